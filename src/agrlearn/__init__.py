@@ -1,0 +1,68 @@
+"""Aggregated Learning: classify several objects in one pass of a network.
+
+The public names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agrlearn.data.catalogue import DATASETS, open_source
+    from agrlearn.data.labelled import LabelledSet
+    from agrlearn.errors import AgrLearnError
+    from agrlearn.evaluation.evaluate import Evaluation, evaluate
+    from agrlearn.grouping import GroupBatchSampler, group, replicate, ungroup
+    from agrlearn.information.regularizer import InformationRegularizer
+    from agrlearn.networks.aggregated import AggregatedClassifier
+    from agrlearn.networks.catalogue import NETWORKS, build_network, load, save
+    from agrlearn.networks.joins import JOINS
+    from agrlearn.prediction.predict import predict
+    from agrlearn.prediction.protocols import PROTOCOLS, Batched, Contextual, Replicated
+    from agrlearn.training.history import History
+    from agrlearn.training.loop import fit
+    from agrlearn.training.objective import cross_entropy
+    from agrlearn.training.recipe import Recipe
+
+__version__ = version("agrlearn")
+
+_HOMES = {
+    "AgrLearnError": "errors",
+    "AggregatedClassifier": "networks.aggregated",
+    "Batched": "prediction.protocols",
+    "Contextual": "prediction.protocols",
+    "DATASETS": "data.catalogue",
+    "Evaluation": "evaluation.evaluate",
+    "GroupBatchSampler": "grouping",
+    "History": "training.history",
+    "InformationRegularizer": "information.regularizer",
+    "JOINS": "networks.joins",
+    "LabelledSet": "data.labelled",
+    "NETWORKS": "networks.catalogue",
+    "PROTOCOLS": "prediction.protocols",
+    "Recipe": "training.recipe",
+    "Replicated": "prediction.protocols",
+    "build_network": "networks.catalogue",
+    "cross_entropy": "training.objective",
+    "evaluate": "evaluation.evaluate",
+    "fit": "training.loop",
+    "group": "grouping",
+    "load": "networks.catalogue",
+    "open_source": "data.catalogue",
+    "predict": "prediction.predict",
+    "replicate": "grouping",
+    "save": "networks.catalogue",
+    "ungroup": "grouping",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agrlearn' has no attribute {name!r}")
+    return getattr(import_module(f"agrlearn.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,1 @@
+"""Where objects and labels come from."""

@@ -1,0 +1,86 @@
+"""Plain arrays, in memory or in an .npz file, become objects."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from agrlearn.data.sources import Part
+from agrlearn.errors import DataError
+
+_CHANNEL_COUNTS = (1, 3, 4)
+_ROWS_AT_ONCE = 4096
+
+
+def objects_from_array(array: Any, *, origin: str = "the data set") -> Tensor:
+    """Objects from an array of numbers.
+
+    Args:
+        array: (objects, features) for vectors, (objects, height, width) for grey images, or images with their channels
+            second or last. Bytes stay bytes, everything else becomes float32.
+    Returns:
+        (objects, features) or (objects, channels, height, width).
+
+    >>> objects_from_array(numpy.zeros((5, 8, 8, 3), dtype="uint8")).shape
+    torch.Size([5, 3, 8, 8])
+    """
+    values = numpy.asarray(array)
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{origin}: expected x to hold numbers in one array of equal shapes, got {values.dtype} values")
+    if values.ndim not in (2, 3, 4):
+        raise DataError(
+            f"{origin}: expected x of shape (objects, features), (objects, height, width) or "
+            f"(objects, channels, height, width), got {values.shape}"
+        )
+    if 0 in values.shape:
+        raise DataError(f"{origin} is empty: x has shape {values.shape}")
+    if values.ndim == 3:
+        values = values[:, None]
+    elif values.ndim == 4 and values.shape[1] not in _CHANNEL_COUNTS and values.shape[3] in _CHANNEL_COUNTS:
+        values = values.transpose(0, 3, 1, 2)
+    if values.dtype.kind == "b":
+        values = values.astype(numpy.uint8)
+    elif values.dtype != numpy.uint8:
+        with numpy.errstate(over="ignore"):  # too large for float32: found as infinite below
+            values = values.astype(numpy.float32)
+    objects = torch.from_numpy(numpy.ascontiguousarray(values))
+    check_finite(objects, origin=origin)
+    return objects
+
+
+def check_finite(objects: Tensor, *, origin: str = "the data set") -> None:
+    """Refuse NaN and infinite values, naming the first object that has one."""
+    if not objects.is_floating_point():
+        return
+    for first in range(0, len(objects), _ROWS_AT_ONCE):
+        finite = torch.isfinite(objects[first : first + _ROWS_AT_ONCE]).flatten(1).all(dim=1)
+        if not finite.all():
+            row = first + int((~finite).nonzero()[0])
+            raise DataError(f"{origin}: object {row} holds NaN or infinite values; mend or remove it")
+
+
+def read_npz(path: Path) -> Part:
+    """The arrays `x` and, where there is one, `y` of an .npz file; pickled objects are refused."""
+    if not path.is_file():
+        raise DataError(f"{path} is not a file; expected an .npz file with arrays x and y")
+    try:
+        with numpy.load(path, allow_pickle=False) as arrays:
+            if "x" not in arrays:
+                raise DataError(f"{path} has no array called x; it holds: {', '.join(arrays) or 'nothing'}")
+            x, y = arrays["x"], arrays["y"] if "y" in arrays else None
+    except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
+        if isinstance(error, DataError):
+            raise
+        if "allow_pickle" in str(error):
+            raise DataError(
+                f"{path} holds a pickled array, as numpy writes for objects of different shapes; "
+                "give all objects one shape and plain numbers"
+            ) from error
+        raise DataError(f"{path} cannot be read as an .npz file of plain arrays ({error}); write it with numpy.savez") from error
+    objects = objects_from_array(x, origin=str(path))
+    if y is not None and y.shape != (len(objects),):
+        raise DataError(f"{path}: expected y with one label for each of {len(objects)} objects, got shape {y.shape}")
+    return Part(objects, y)

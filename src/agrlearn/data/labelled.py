@@ -1,0 +1,130 @@
+"""Objects with their labels in memory, and batches of any map-style Dataset."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from agrlearn.errors import DataError
+from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledSet(Dataset):
+    """Objects with their labels, held once and indexed a whole batch at a time.
+
+    Args:
+        objects: (objects, ...), a Tensor or a mapping of Tensors.
+        labels: (objects,) class numbers, int64.
+        class_names: the name of each class number.
+
+    >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
+    >>> len(digits), digits.num_classes
+    (4, 2)
+    """
+
+    objects: Objects
+    labels: Tensor
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        count = count_objects(self.objects)
+        if count == 0:
+            raise DataError("the data set is empty; expected at least one object")
+        if self.labels.shape != (count,):
+            raise DataError(f"expected one label for each of {count} objects, got labels of shape {tuple(self.labels.shape)}")
+        if self.labels.dtype != torch.int64:
+            raise DataError(f"expected class numbers of type int64, got {self.labels.dtype}; LabelledSet.of() takes any labels")
+        if len(self.class_names) < 1 or not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
+            raise DataError(
+                f"expected class numbers from 0 to {len(self.class_names) - 1}, "
+                f"got {int(self.labels.min())} to {int(self.labels.max())}"
+            )
+
+    @staticmethod
+    def of(
+        objects: Objects, labels: Any, class_names: Sequence[str] | None = None, *, origin: str = "the data set"
+    ) -> "LabelledSet":
+        """A set from labels of any kind: names or whole numbers, contiguous or not.
+
+        Without `class_names` the classes are the labels that occur, sorted; with them, a label is one of these names.
+
+        >>> LabelledSet.of(torch.zeros(3, 2), ["cat", "dog", "cat"]).labels
+        tensor([0, 1, 0])
+        """
+        values = numpy.asarray(labels)
+        if values.ndim != 1 or len(values) != count_objects(objects):
+            raise DataError(
+                f"{origin}: expected one label for each of {count_objects(objects)} objects, "
+                f"got labels of shape {values.shape}"
+            )
+        if len(values) == 0:
+            raise DataError(f"{origin} is empty; expected at least one object")
+        if values.dtype.kind == "f" and numpy.isfinite(values).all() and (values == values.round()).all():
+            values = values.astype(numpy.int64)
+        if values.dtype.kind not in "iubU":
+            raise DataError(f"{origin}: expected labels that are whole numbers or names, got {values.dtype}")
+        distinct, numbers = numpy.unique(values, return_inverse=True)
+        found = [str(value) for value in distinct]
+        names = tuple(found if class_names is None else class_names)
+        unknown = [name for name in found if name not in names]
+        if unknown:
+            raise DataError(
+                f"{origin}: the label {unknown[0]!r} is none of the {len(names)} classes "
+                f"({', '.join(names[:10])}{', …' if len(names) > 10 else ''}); use data with the classes of training"
+            )
+        position = {name: number for number, name in enumerate(names)}
+        translate = torch.tensor([position[name] for name in found], dtype=torch.int64)
+        return LabelledSet(objects, translate[torch.from_numpy(numbers.reshape(-1))], names)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def subset(self, indices: Tensor) -> "LabelledSet":
+        """The objects at `indices`, with the same classes."""
+        return LabelledSet(take(self.objects, indices), self.labels[indices], self.class_names)
+
+    def digest(self) -> str:
+        """A short fingerprint of all objects and labels, by which a run knows its data again."""
+        digest = hashlib.sha256()
+
+        def feed(tensor: Tensor) -> Tensor:
+            digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
+            digest.update(memoryview(tensor.cpu().contiguous().numpy()).cast("B"))
+            return tensor
+
+        map_objects(feed, self.objects)
+        feed(self.labels)
+        return digest.hexdigest()[:16]
+
+    def __len__(self) -> int:
+        return count_objects(self.objects)
+
+    def __getitem__(self, index: int) -> tuple[Objects, Tensor]:
+        return map_objects(lambda tensor: tensor[index], self.objects), self.labels[index]
+
+
+def fetch(dataset: Dataset, indices: Tensor) -> tuple[Objects, Tensor]:
+    """The objects and labels at `indices` of any map-style Dataset whose items are (object, label)."""
+    if isinstance(dataset, LabelledSet):
+        return take(dataset.objects, indices), dataset.labels[indices]
+    objects, labels = default_collate([dataset[int(index)] for index in indices])
+    return objects, labels
+
+
+def batches(
+    dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, workers: int = 0
+) -> Iterator[tuple[Objects, Tensor]]:
+    """The sampler's batches of `dataset` from step `start` on, still flat: (batch_size * fold, ...)."""
+    if isinstance(dataset, LabelledSet):
+        for indices in sampler.batches(start):
+            yield fetch(dataset, indices)
+        return
+    rest = [indices.tolist() for indices in sampler.batches(start)]
+    yield from DataLoader(dataset, batch_sampler=rest, num_workers=workers)

@@ -1,0 +1,38 @@
+"""What a data source hands over: its parts, as they were read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agrlearn.data.labelled import LabelledSet
+from agrlearn.errors import DataError
+from agrlearn.grouping import Objects
+
+
+@dataclass(frozen=True)
+class Part:
+    """Objects, and their labels where the source has them, as names or whole numbers."""
+
+    objects: Objects
+    labels: Any | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set by name or file: a part to train on and, where the source has its own, a part to test on."""
+
+    name: str
+    train: Part
+    test: Part | None = None
+    class_names: tuple[str, ...] | None = None
+
+    @property
+    def unseen(self) -> Part:
+        """The part to predict: the test part, or all there is."""
+        return self.test or self.train
+
+    def labelled(self, part: Part, class_names: Sequence[str] | None = None) -> LabelledSet:
+        """`part` with its labels as class numbers, in the order of `class_names` (those of training)."""
+        if part.labels is None:
+            raise DataError(f"{self.name} has no labels; add an array y with one label for each object")
+        return LabelledSet.of(part.objects, part.labels, class_names or self.class_names, origin=self.name)

@@ -1,0 +1,49 @@
+"""The few kinds of error a user can meet; each message says what was expected, what came, and what to do."""
+
+import difflib
+from collections.abc import Mapping
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+class AgrLearnError(Exception):
+    """Something the user can mend; the command line prints it as one sentence."""
+
+
+class ShapeError(AgrLearnError, ValueError):
+    """A tensor or a count does not fit."""
+
+
+class DataError(AgrLearnError, ValueError):
+    """A data set cannot be used as it is."""
+
+
+class RecipeError(AgrLearnError, ValueError):
+    """A hyperparameter has a value that cannot work."""
+
+
+class RunError(AgrLearnError, RuntimeError):
+    """A run directory, a checkpoint or a saved network cannot be used."""
+
+
+class TrainingError(AgrLearnError, RuntimeError):
+    """Training cannot go on."""
+
+
+class UnknownNameError(AgrLearnError, LookupError):
+    """A name that no catalogue holds."""
+
+
+def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
+    """The entry called `name`, or an error that lists the choices and the closest match.
+
+    >>> look_up({"replicated": 1, "batched": 2}, "batchd", "protocol")
+    Traceback (most recent call last):
+    agrlearn.errors.UnknownNameError: no protocol is called 'batchd'; did you mean 'batched'? The choices are: replicated, batched
+    """
+    if name in catalogue:
+        return catalogue[name]
+    close = difflib.get_close_matches(name, catalogue, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise UnknownNameError(f"no {kind} is called {name!r}; {hint}The choices are: {', '.join(catalogue)}")

@@ -1,0 +1,116 @@
+"""Error, likelihood, calibration, and what the single heads do."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+from agrlearn.data.labelled import LabelledSet, fetch
+from agrlearn.errors import ShapeError
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.prediction.predict import answers_of
+from agrlearn.prediction.protocols import PredictionProtocol
+
+_BINS = 15
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well label distributions fit the labels."""
+
+    error: float
+    """The share of objects whose most probable class is wrong."""
+    nll: float
+    """Mean negative log likelihood of the true class, in nats."""
+    ece: float
+    """Expected calibration error over 15 equal bins of confidence."""
+    brier: float
+    """Mean squared distance between the distribution and the true label, summed over classes."""
+
+
+@dataclass(frozen=True)
+class Evaluation(Scores):
+    """A network's scores under one protocol."""
+
+    objects: int
+    head_errors: tuple[float, ...]
+    """The error of each head's own answers; NaN for a head that gave none."""
+    head_disagreement: float
+    """The chance that two answers about one object name different classes; 0 where each object has one answer."""
+    objects_per_second: float
+
+
+def score(probabilities: Tensor, labels: Tensor) -> Scores:
+    """Scores of label distributions.
+
+    Args:
+        probabilities: (objects, classes).
+        labels: (objects,) class numbers.
+
+    >>> score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0])).error
+    0.0
+    """
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
+    classes = probabilities.shape[1]
+    truth = F.one_hot(labels, classes)
+    likelihood = probabilities.gather(1, labels[:, None]).squeeze(1)
+    ece = multiclass_calibration_error(probabilities, labels, num_classes=classes, n_bins=_BINS)
+    return Scores(
+        error=float((probabilities.argmax(dim=1) != labels).double().mean()),
+        # A probability that rounds to 0 counts as the smallest positive float: a large but finite loss.
+        nll=float(-likelihood.double().clamp(min=torch.finfo(torch.float32).tiny).log().mean()),
+        ece=float(ece),
+        brier=float((probabilities - truth).double().square().sum(dim=1).mean()),
+    )
+
+
+def evaluate(
+    network: AggregatedClassifier,
+    test_set: Dataset,
+    protocol: str | PredictionProtocol = "replicated",
+    *,
+    batch_size: int = 256,
+    samples: int = 0,
+    allow_slot_blind: bool = False,
+) -> Evaluation:
+    """Predict `test_set` and compare with its labels; the arguments are those of `predict`."""
+    if isinstance(test_set, LabelledSet):
+        objects, labels = test_set.objects, test_set.labels
+    else:
+        objects, labels = fetch(test_set, torch.arange(len(test_set)))  # type: ignore[arg-type]
+    if int(labels.max()) >= network.num_classes:
+        raise ShapeError(f"label {int(labels.max())} does not fit a network of {network.num_classes} classes")
+    total = torch.zeros(len(labels), network.num_classes)
+    votes = torch.zeros(len(labels), network.num_classes)
+    wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)
+    start = time.perf_counter()
+    stream = answers_of(
+        network, objects, protocol, batch_size=batch_size, samples=samples, allow_slot_blind=allow_slot_blind
+    )
+    for answers in stream:
+        total.index_add_(0, answers.objects, answers.probabilities)
+        chosen = answers.probabilities.argmax(dim=1)
+        votes.index_put_((answers.objects, chosen), torch.ones(len(chosen)), accumulate=True)
+        asked += answers.slots.bincount(minlength=network.fold)
+        wrong += answers.slots[chosen != labels[answers.objects]].bincount(minlength=network.fold)
+    seconds = time.perf_counter() - start
+    return Evaluation(
+        **vars(score(total / votes.sum(dim=1, keepdim=True), labels)),
+        objects=len(labels),
+        head_errors=tuple((wrong / asked).tolist()),
+        head_disagreement=_disagreement(votes),
+        objects_per_second=len(labels) / seconds,
+    )
+
+
+def _disagreement(votes: Tensor) -> float:
+    """The chance that two different answers about an object disagree, averaged over objects."""
+    answers = votes.sum(dim=1)
+    if int(answers.max()) < 2:
+        return 0.0
+    agreeing = (votes * (votes - 1)).sum(dim=1) / (answers * (answers - 1))
+    return float(1 - agreeing.mean())

@@ -1,0 +1,25 @@
+"""Files that are whole or absent."""
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Replace `path` by `content` in one instant: killed at any moment, the old file or the new one is there."""
+    data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    # The rename itself must reach the disk too.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

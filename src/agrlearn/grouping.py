@@ -1,0 +1,186 @@
+"""Objects become groups: `fold` objects that one network pass classifies jointly."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from agrlearn.errors import ShapeError
+from agrlearn.seeding import generator
+
+Objects: TypeAlias = Tensor | Mapping[str, Tensor]
+"""A Tensor, or a mapping of Tensors with equal first dimension (token models)."""
+
+
+def map_objects(function: Callable[[Tensor], Tensor], objects: Objects) -> Objects:
+    """Apply `function` to the tensor, or to every tensor of the mapping."""
+    if isinstance(objects, Tensor):
+        return function(objects)
+    return {name: function(tensor) for name, tensor in objects.items()}
+
+
+def first_tensor(objects: Objects) -> Tensor:
+    """The tensor itself, or the mapping's first one: what tells the count and the device."""
+    return objects if isinstance(objects, Tensor) else next(iter(objects.values()))
+
+
+def count_objects(objects: Objects) -> int:
+    """The length of the first dimension, which all tensors of a mapping must share."""
+    if isinstance(objects, Tensor):
+        return objects.shape[0]
+    lengths = {name: tensor.shape[0] for name, tensor in objects.items()}
+    if len(set(lengths.values())) != 1:
+        raise ShapeError(f"expected tensors with equal first dimension, got {lengths or 'an empty mapping'}")
+    return next(iter(lengths.values()))
+
+
+def take(objects: Objects, indices: Tensor) -> Objects:
+    """The objects at `indices`, in that order."""
+    return map_objects(lambda tensor: tensor[indices.to(tensor.device)], objects)
+
+
+def group(objects: Objects, fold: int) -> Objects:
+    """Bundle consecutive objects so that one network pass classifies them jointly.
+
+    Args:
+        objects: (objects, ...), with `objects` divisible by `fold`.
+    Returns:
+        (groups, fold, ...), order kept; `ungroup` is the inverse.
+
+    >>> group(torch.zeros(6, 3), fold=2).shape
+    torch.Size([3, 2, 3])
+    """
+    _check_fold(fold)
+    count = count_objects(objects)
+    if count % fold:
+        raise ShapeError(f"expected a multiple of fold={fold} objects, got {count}; leave out the last {count % fold}")
+    return map_objects(lambda tensor: tensor.reshape(count // fold, fold, *tensor.shape[1:]), objects)
+
+
+def ungroup(groups: Objects) -> Objects:
+    """Undo `group`.
+
+    Args:
+        groups: (groups, fold, ...).
+    Returns:
+        (groups * fold, ...), order kept.
+
+    >>> ungroup(torch.zeros(3, 2, 5)).shape
+    torch.Size([6, 5])
+    """
+    return map_objects(lambda tensor: tensor.flatten(0, 1), groups)
+
+
+def replicate(objects: Objects, fold: int) -> Objects:
+    """Put each object into every slot of a group of its own, without copying it.
+
+    Args:
+        objects: (objects, ...).
+    Returns:
+        (objects, fold, ...), a view.
+
+    >>> replicate(torch.zeros(4, 3), fold=2).shape
+    torch.Size([4, 2, 3])
+    """
+    _check_fold(fold)
+    return map_objects(lambda tensor: tensor.unsqueeze(1).expand(-1, fold, *tensor.shape[1:]), objects)
+
+
+class GroupBatchSampler(Sampler[list[int]]):
+    """Batches of groups for any map-style Dataset: an epoch is one group for every object.
+
+    Each slot walks its own permutation of the objects, so every object passes once per slot and epoch, beside other
+    objects each time. A batch is `batch_size * fold` indices with a group's slots side by side, so that
+    `group(batch, fold)` restores the groups. The order depends on `seed` and the epoch alone.
+
+    Args:
+        num_objects: the size of the data set, N in the paper.
+        fold: objects per group, n in the paper.
+        batch_size: groups per batch over all ranks, m in the paper. A last batch of a single group joins the one
+            before it, since batch normalisation cannot train on one.
+        repetition: the probability that a group holds its first object in every slot. The other slots then no longer
+            pass every object exactly once.
+        drop_last: leave out a last batch that is not full.
+        rank, world_size: this process takes its share of the groups of every batch.
+
+    >>> sampler = GroupBatchSampler(num_objects=5, fold=2, batch_size=2)
+    >>> [len(batch) for batch in sampler]
+    [4, 6]
+    """
+
+    def __init__(
+        self,
+        num_objects: int,
+        fold: int,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        repetition: float = 0.0,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        _check_fold(fold)
+        if num_objects < 1:
+            raise ShapeError("expected at least one object, got an empty data set")
+        if fold > num_objects:
+            raise ShapeError(f"fold={fold} is larger than the data set of {num_objects} objects; pass a smaller fold")
+        if batch_size < world_size or world_size < 1:
+            raise ShapeError(f"batch_size={batch_size} groups cannot be shared by world_size={world_size} processes")
+        if not 0 <= rank < world_size:
+            raise ShapeError(f"rank={rank} is not one of the world_size={world_size} processes")
+        if not 0.0 <= repetition <= 1.0:
+            raise ShapeError(f"repetition is a probability between 0 and 1, got {repetition}")
+        if drop_last and batch_size > num_objects:
+            raise ShapeError(f"batch_size={batch_size} with drop_last=True leaves nothing of {num_objects} groups")
+        self.num_objects = num_objects
+        self.fold = fold
+        self.batch_size = batch_size
+        self.seed = seed
+        self.repetition = repetition
+        self.drop_last = drop_last
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order the next iteration follows."""
+        self.epoch = epoch
+
+    def order(self) -> Tensor:
+        """The groups of this epoch on all ranks: (num_objects, fold) indices."""
+        random = generator(self.seed, self.epoch)
+        slots = [torch.randperm(self.num_objects, generator=random) for _ in range(self.fold)]
+        groups = torch.stack(slots, dim=1)
+        if self.repetition > 0:
+            repeated = torch.rand(self.num_objects, generator=random) < self.repetition
+            groups[repeated] = groups[repeated, :1]
+        return groups
+
+    def batches(self, start: int = 0) -> Iterator[Tensor]:
+        """This rank's batches from step `start` on, each as a flat Tensor of indices."""
+        groups = self.order()
+        last = len(self) - 1
+        for step in range(start, last + 1):
+            first = step * self.batch_size
+            end = first + self.batch_size
+            if step == last and not self.drop_last:
+                end = self.num_objects
+            yield groups[first:end].tensor_split(self.world_size)[self.rank].flatten()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.batches():
+            yield batch.tolist()
+
+    def __len__(self) -> int:
+        full, rest = divmod(self.num_objects, self.batch_size)
+        if self.drop_last:
+            return full
+        return max(1, full + (rest > 1))
+
+
+def _check_fold(fold: int) -> None:
+    if fold < 1:
+        raise ShapeError(f"fold is the number of objects in a group and at least 1, got {fold}")

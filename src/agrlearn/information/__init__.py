@@ -1,0 +1,1 @@
+"""Mutual information by neural networks: bounds, critics, and the regularizer that training uses."""

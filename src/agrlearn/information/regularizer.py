@@ -1,0 +1,90 @@
+"""The regularizing network of the paper: a critic that learns J, and J as a penalty for the encoder."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import look_up
+from agrlearn.grouping import Objects
+from agrlearn.information.bounds import BOUNDS
+from agrlearn.information.critics import Critic
+
+
+class InformationRegularizer:
+    """Ascends the critic on J and hands J to the main loss.
+
+    The independent pairs come from a uniformly random permutation of t within the batch, fixed points included, as in
+    the paper. That matters: a deterministic encoder has infinite I(X;T), and it is the fixed points that keep J near
+    log m there (m pairs); J is then a regularizer and no estimate of information. With a stochastic bottleneck it
+    estimates a finite quantity, biased down by about what the fixed points take.
+
+    Args:
+        critic: scores pairs of groups and bottlenecks.
+        bound: a name in `BOUNDS`.
+        learning_rate: of the critic's own Adam, λ_in in the paper, which does not give it. Plain SGD at 0.1 diverges.
+        clip: the largest norm that the penalty's gradient may have where it enters the main network, at T.
+    """
+
+    def __init__(
+        self, critic: Critic, bound: str = "dv", *, learning_rate: float = 1e-3, clip: float | None = None
+    ) -> None:
+        self.critic = critic
+        self.bound = look_up(BOUNDS, bound, "bound")
+        self.clip = clip
+        self.optimizer = torch.optim.Adam(critic.parameters(), lr=learning_rate, fused=True)
+
+    def ascend(self, groups: Objects, t: Tensor, random: torch.Generator | None = None) -> Tensor:
+        """One step of the critic up J; neither the encoder nor the heads move. A J that is not finite moves nothing.
+
+        Args:
+            groups: (groups, fold, ...).
+            t: (groups, features), the groups' bottlenecks.
+        Returns:
+            J before the step.
+        """
+        value = self._value(groups, t.detach(), random)
+        if torch.isfinite(value):
+            self.optimizer.zero_grad(set_to_none=True)
+            (-value).backward()
+            self.optimizer.step()
+        return value.detach()
+
+    def penalty(self, groups: Objects, t: Tensor, random: torch.Generator | None = None) -> Tensor:
+        """J with a fresh permutation, whose gradient reaches t and leaves the critic alone."""
+        if self.clip is not None and t.requires_grad:
+            t = t.clone()
+            t.register_hook(self._clipped)
+        with _frozen(self.critic):
+            return self._value(groups, t, random)
+
+    def _value(self, groups: Objects, t: Tensor, random: torch.Generator | None) -> Tensor:
+        # Shuffling t within the batch samples p(x)p(t) without a second forward pass.
+        permutation = torch.randperm(len(t), generator=random).to(t.device)
+        return self.bound(*self.critic.joint_and_shuffled(groups, t, permutation))
+
+    def _clipped(self, gradient: Tensor) -> Tensor:
+        norm = gradient.norm()
+        return gradient * (self.clip / norm.clamp(min=self.clip))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.critic.load_state_dict(state["critic"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+@contextmanager
+def _frozen(module: nn.Module) -> Iterator[None]:
+    """Within this block the module's parameters are constants of the graph."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)

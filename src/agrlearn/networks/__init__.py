@@ -1,0 +1,1 @@
+"""Networks that classify a group in one pass."""

@@ -1,0 +1,94 @@
+"""The main network of the paper: groups in, one label distribution per slot out."""
+
+from collections.abc import Callable
+from typing import Literal, overload
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import ShapeError
+from agrlearn.grouping import Objects, first_tensor, group, ungroup
+from agrlearn.networks.joins import JOINS
+from agrlearn.errors import look_up
+
+
+class AggregatedClassifier(nn.Module):
+    """Encoder h and `fold` parallel softmax heads: classifies `fold` objects in one pass.
+
+    The way of a group is: `shared` layers on each object alone, the join of the slots, the `encoder` to the bottleneck
+    T, and one linear layer that holds all heads. Train and eval mode compute the same function up to what the layers
+    themselves do (batch normalisation, and the noise below).
+
+    Args:
+        encoder: maps the joined input to the bottleneck, (groups, ...) -> (groups, features).
+        features: the width of the bottleneck.
+        join: a name in `JOINS`, or a function (groups, fold, ...) -> (groups, ...).
+        shared: layers that every object passes alone, before the join.
+        noise: standard deviation of Gaussian noise on T while training, which makes T a stochastic representation
+            with a finite I(X;T); in eval mode T is its mean.
+        slot_blind: whether exchanging two objects of a group leaves T as it is.
+
+    >>> network = AggregatedClassifier(nn.Linear(8, 16), features=16, fold=2, num_classes=3, join="features")
+    >>> network(torch.zeros(5, 2, 4)).shape
+    torch.Size([5, 2, 3])
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        *,
+        features: int,
+        fold: int,
+        num_classes: int,
+        join: str | Callable[[Tensor], Tensor],
+        shared: nn.Module | None = None,
+        noise: float = 0.0,
+        slot_blind: bool = False,
+    ) -> None:
+        super().__init__()
+        self.fold = fold
+        self.num_classes = num_classes
+        self.features = features
+        self.noise = noise
+        self.slot_blind = slot_blind
+        self.shared = nn.Identity() if shared is None else shared
+        self.join = look_up(JOINS, join, "join") if isinstance(join, str) else join
+        self.encoder = encoder
+        self.head = nn.Linear(features, fold * num_classes)
+        self.description: dict[str, object] | None = None
+        """How the catalogue builds this network again, as JSON; None for a network of the user's own."""
+
+    def bottleneck(self, groups: Objects) -> Tensor:
+        """The representation T: (groups, fold, ...) -> (groups, features)."""
+        slots = first_tensor(groups).shape[1]
+        if slots != self.fold:
+            raise ShapeError(
+                f"expected groups of fold={self.fold} objects, got {slots} in a tensor of shape "
+                f"{tuple(first_tensor(groups).shape)}; group(objects, fold={self.fold}) makes them"
+            )
+        return self.bottleneck_from(group(self.shared(ungroup(groups)), self.fold))
+
+    def bottleneck_from(self, shared_groups: Objects) -> Tensor:
+        """T from groups whose objects have passed `shared` already, so that prediction runs it once per object."""
+        t = self.encoder(self.join(shared_groups))  # type: ignore[arg-type]
+        return self.perturb(t) if self.noise > 0 and self.training else t
+
+    def perturb(self, t: Tensor, random: torch.Generator | None = None) -> Tensor:
+        """A draw of the stochastic bottleneck around its mean `t`."""
+        drawn = torch.randn(t.shape, generator=random, device=random.device if random else t.device, dtype=t.dtype)
+        return t + self.noise * drawn.to(t.device)
+
+    def heads(self, t: Tensor) -> Tensor:
+        """Logits of every slot's label: (groups, features) -> (groups, fold, classes)."""
+        return self.head(t).view(-1, self.fold, self.num_classes)
+
+    @overload
+    def forward(self, groups: Objects, *, with_bottleneck: Literal[False] = False) -> Tensor: ...
+    @overload
+    def forward(self, groups: Objects, *, with_bottleneck: Literal[True]) -> tuple[Tensor, Tensor]: ...
+    def forward(self, groups: Objects, *, with_bottleneck: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits (groups, fold, classes); with the bottleneck T beside them where it is asked for."""
+        t = self.bottleneck(groups)
+        logits = self.heads(t)
+        # Under data parallelism T must leave through forward: only forward is synchronised.
+        return (logits, t) if with_bottleneck else logits

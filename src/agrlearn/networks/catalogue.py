@@ -1,0 +1,132 @@
+"""Networks by name: build one for a data set, save it, and load it again without running any code of the file."""
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from agrlearn.errors import RecipeError, RunError, look_up
+from agrlearn.files import write_atomically
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.mlp import mlp
+from agrlearn.networks.small_cnn import small_cnn
+from agrlearn.networks.standardize import Standardize
+from agrlearn.seeding import derive_seed
+
+NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {"small-cnn": small_cnn, "mlp": mlp}
+
+_FORMAT = "agrlearn-network-1"
+_SEED_PURPOSE = 0x6E6574  # keeps the initial weights' stream apart from the training's
+
+
+def build_network(
+    name: str | None = None,
+    *,
+    object_shape: tuple[int, ...],
+    num_classes: int,
+    fold: int = 1,
+    seed: int = 0,
+    objects: Tensor | None = None,
+    **options: Any,
+) -> AggregatedClassifier:
+    """A network of the catalogue with fresh weights, the same for the same arguments.
+
+    Args:
+        name: a name in `NETWORKS`; without one, the network that fits the objects' shape.
+        object_shape: the shape of one object.
+        objects: training objects, whose mean and spread the network takes over as its first layer.
+        options: the network's own keywords, such as `width`.
+
+    >>> build_network(object_shape=(1, 8, 8), num_classes=10, fold=2)(torch.zeros(4, 2, 1, 8, 8)).shape
+    torch.Size([4, 2, 10])
+    """
+    name = name or ("small-cnn" if len(object_shape) == 3 else "mlp")
+    builder = look_up(NETWORKS, name, "network")
+    known = [key for key, value in inspect.signature(builder).parameters.items() if value.kind is value.KEYWORD_ONLY]
+    for option in options:
+        look_up(dict.fromkeys(known), option, f"option of {name}")
+    if fold < 1:
+        raise RecipeError(f"fold is the number of objects in a group and at least 1, got {fold}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(_SEED_PURPOSE, seed))
+        network = builder(tuple(object_shape), num_classes, fold, **options)
+    network.description = {
+        "network": name,
+        "object_shape": list(object_shape),
+        "num_classes": num_classes,
+        "fold": fold,
+        **options,
+    }
+    if objects is not None:
+        for layer in standardizers(network):
+            layer.fit(objects)
+    return network
+
+
+def standardizers(network: nn.Module) -> list[Standardize]:
+    """The layers that hold the data's mean and spread."""
+    return [layer for layer in network.modules() if isinstance(layer, Standardize)]
+
+
+def rebuild_network(description: dict[str, Any]) -> AggregatedClassifier:
+    """The network that a description tells of, with fresh weights."""
+    arguments = dict(description)
+    name = arguments.pop("network")
+    return build_network(name, object_shape=tuple(arguments.pop("object_shape")), **arguments)
+
+
+def save(network: AggregatedClassifier, path: str | Path, *, class_names: tuple[str, ...] = ()) -> None:
+    """Write the weights as safetensors, with the network's description as JSON in the file's header."""
+    header = {
+        "format": _FORMAT,
+        "description": json.dumps(network.description),
+        "class_names": json.dumps(class_names),
+        "fold": str(network.fold),
+        "num_classes": str(network.num_classes),
+    }
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    write_atomically(Path(path), to_bytes(weights, metadata=header))
+
+
+def load(path: str | Path, model: AggregatedClassifier | None = None) -> AggregatedClassifier:
+    """Read a network that `save` wrote; nothing in the file is executed.
+
+    Args:
+        model: the network to fill, needed where it is not of the catalogue.
+    """
+    header, weights = _read(Path(path))
+    if model is None:
+        description = json.loads(header["description"])
+        if description is None:
+            raise RunError(f"{path} holds a network that is not in the catalogue; pass the built network as model=")
+        model = rebuild_network(description)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RunError(f"{path} does not fit the network: {str(error).splitlines()[-1].strip()}") from error
+    return model
+
+
+def saved_class_names(path: str | Path) -> tuple[str, ...]:
+    """The class names that were saved beside the weights."""
+    return tuple(json.loads(_read(Path(path))[0]["class_names"]))
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    if not path.is_file():
+        raise RunError(f"there is no saved network at {path}")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (safetensors.SafetensorError, OSError) as error:
+        raise RunError(f"{path} is not a safetensors file ({error})") from error
+    if header.get("format") != _FORMAT:
+        raise RunError(f"{path} is a safetensors file, but not one that agrlearn wrote")
+    return header, weights

@@ -1,0 +1,151 @@
+"""How a group becomes one input, and how the encoder's features are pooled into the bottleneck.
+
+The paper concatenates the objects of a group and does not say along which axis. Here each axis has a name.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from agrlearn.errors import ShapeError, look_up
+
+PADDING = 0
+"""The token that stands for nothing."""
+
+
+def channels(groups: Tensor) -> Tensor:
+    """Stack a group's images on top of each other: (groups, fold, channels, ...) -> (groups, fold * channels, ...).
+
+    >>> channels(torch.zeros(2, 4, 3, 32, 32)).shape
+    torch.Size([2, 12, 32, 32])
+    """
+    _expect_dimensions(groups, "channels", at_least=3)
+    return groups.flatten(1, 2)
+
+
+def width(groups: Tensor) -> Tensor:
+    """Lay a group's images side by side: (groups, fold, channels, height, width) -> (..., height, fold * width).
+
+    >>> width(torch.zeros(2, 4, 3, 32, 32)).shape
+    torch.Size([2, 3, 32, 128])
+    """
+    _expect_dimensions(groups, "width", at_least=5)
+    return torch.cat(groups.unbind(1), dim=-1)
+
+
+def height(groups: Tensor) -> Tensor:
+    """Lay a group's images below each other: (groups, fold, channels, height, width) -> (..., fold * height, width).
+
+    >>> height(torch.zeros(2, 4, 3, 32, 32)).shape
+    torch.Size([2, 3, 128, 32])
+    """
+    _expect_dimensions(groups, "height", at_least=5)
+    return torch.cat(groups.unbind(1), dim=-2)
+
+
+def features(groups: Tensor) -> Tensor:
+    """Concatenate a group's vectors: (groups, fold, features) -> (groups, fold * features).
+
+    >>> features(torch.zeros(2, 4, 10)).shape
+    torch.Size([2, 40])
+    """
+    _expect_dimensions(groups, "features", at_least=3)
+    return groups.flatten(1)
+
+
+def tandem(groups: Tensor, separator: int | None = None) -> Tensor:
+    """Put a group's sentences one after the other.
+
+    Args:
+        groups: (groups, fold, length) tokens, 0 being padding.
+        separator: None keeps the zero padding between sentences, as the paper does for its CNN. A token removes the
+            padding and stands between sentences, as the end-of-sentence word does for the paper's LSTM.
+    Returns:
+        (groups, fold * length) tokens, or with a separator (groups, longest) with padding at the end only.
+
+    >>> tandem(torch.tensor([[[5, 6, 0], [7, 0, 0]]]))
+    tensor([[5, 6, 0, 7, 0, 0]])
+    >>> tandem(torch.tensor([[[5, 6, 0], [7, 0, 0]]]), separator=2)
+    tensor([[5, 6, 2, 7]])
+    """
+    if groups.ndim != 3:
+        raise ShapeError(f"the tandem join expects tokens of shape (groups, fold, length), got {tuple(groups.shape)}")
+    if separator is None:
+        return groups.flatten(1)
+    ends = torch.full_like(groups[:, :, :1], separator)
+    ends[:, -1] = PADDING
+    tokens = torch.cat([groups, ends], dim=2).flatten(1)
+    kept = tokens != PADDING
+    # A stable sort by "is padding" moves the padding behind the words and keeps their order.
+    order = (~kept).to(torch.uint8).argsort(dim=1, stable=True)
+    longest = max(1, int(kept.sum(dim=1).max()))
+    return tokens.gather(1, order)[:, :longest]
+
+
+def pool_slots(features: Tensor, fold: int, reduce: str = "mean", *, dim: int = -1) -> Tensor:
+    """Pool each slot's segment by itself, so that the bottleneck keeps the slots apart.
+
+    Args:
+        features: (groups, channels, ...) whose dimension `dim` lines up the slots in equal segments, as the width,
+            height and tandem joins do.
+        reduce: "mean" or "max" over a segment and all other positions.
+    Returns:
+        (groups, fold * channels), slot by slot.
+
+    >>> pool_slots(torch.tensor([[[1.0, 3.0, 10.0, 20.0]]]), fold=2)
+    tensor([[ 2., 15.]])
+    """
+    length = features.shape[dim]
+    if length % fold:
+        raise ShapeError(
+            f"expected a length divisible by fold={fold} to pool slot by slot, got {length}; pad the objects, or pool globally"
+        )
+    # (groups, channels, fold, positions): the slots' dimension first, then everything else within a segment.
+    segments = features.movedim(dim, 2).unflatten(2, (fold, length // fold)).flatten(3)
+    pooled = look_up(_REDUCTIONS, reduce, "reduction")(segments)
+    return pooled.transpose(1, 2).flatten(1)
+
+
+def pool_globally(features: Tensor, reduce: str = "mean") -> Tensor:
+    """Pool all positions: (groups, channels, ...) -> (groups, channels)."""
+    return look_up(_REDUCTIONS, reduce, "reduction")(features.flatten(2))
+
+
+def is_slot_blind(join: str, *, pooling: str = "mean", slotwise: bool = False) -> bool:
+    """Whether exchanging two objects of a group leaves the bottleneck as it was.
+
+    The paper's sentence CNN is: padding keeps every window within one sentence, and the maximum over all windows
+    forgets which sentence it came from. Heads of such a network can only learn the average of the group's labels.
+
+    >>> is_slot_blind("tandem", pooling="max"), is_slot_blind("channels")
+    (True, False)
+    """
+    look_up(JOINS, join, "join")
+    return join == "tandem" and pooling == "max" and not slotwise
+
+
+def _expect_dimensions(groups: Tensor, join: str, *, at_least: int) -> None:
+    if groups.ndim < at_least:
+        fitting = "features, for vectors" if groups.ndim == 3 else "channels"
+        raise ShapeError(
+            f"the {join} join expects at least {at_least} dimensions (groups, fold, ...), got {tuple(groups.shape)}; "
+            f"the join that fits is: {fitting}"
+        )
+
+
+_REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda positions: positions.mean(dim=-1),
+    "max": lambda positions: positions.amax(dim=-1),
+}
+
+JOINS: dict[str, Callable[[Tensor], Tensor]] = {
+    "channels": channels,
+    "width": width,
+    "height": height,
+    "features": features,
+    "tandem": tandem,
+}
+
+SLOT_DIMENSION: dict[str, int] = {"width": -1, "height": -2, "tandem": -1}
+"""The dimension along which a join lines up the slots: where `pool_slots` can take them apart again."""

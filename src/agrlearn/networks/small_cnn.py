@@ -1,0 +1,81 @@
+"""A small convolutional network for small images: what the demo trains."""
+
+from torch import Tensor, nn
+
+from agrlearn.errors import RecipeError
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.joins import SLOT_DIMENSION, pool_globally, pool_slots
+from agrlearn.networks.standardize import Standardize
+
+
+def small_cnn(
+    object_shape: tuple[int, ...],
+    num_classes: int,
+    fold: int = 1,
+    *,
+    width: int = 16,
+    join: str = "channels",
+    join_after: int = 0,
+    slotwise: bool = False,
+    noise: float = 0.0,
+) -> AggregatedClassifier:
+    """Four 3×3 convolutions with batch normalisation, the second and third halving the image, then pooling.
+
+    Args:
+        object_shape: (channels, height, width) of one image.
+        width: filters of the first layer, doubled where the image is halved; the last layer has `fold` times more, as
+            in the paper.
+        join: channels, width or height.
+        join_after: how many of the first three layers every object passes alone, before the join.
+        slotwise: pool each slot's segment by itself (for the width and height joins).
+        noise: see `AggregatedClassifier`.
+    """
+    if len(object_shape) != 3:
+        raise RecipeError(f"small-cnn takes images of shape (channels, height, width), got {object_shape}; mlp takes vectors")
+    if not 0 <= join_after <= 3:
+        raise RecipeError(f"small-cnn can join after 0 to 3 of its layers, got join_after={join_after}")
+    if slotwise and join not in SLOT_DIMENSION:
+        raise RecipeError(f"slot-wise pooling needs the join width or height, got {join}")
+    filters = [object_shape[0], width, 2 * width, 4 * width, 4 * width * fold]
+    strides = [1, 2, 2, 1]
+    layers: list[nn.Module] = []
+    for depth, stride in enumerate(strides):
+        slots = fold if join == "channels" and depth == join_after else 1
+        layers.append(_convolution(slots * filters[depth], filters[depth + 1], stride))
+    pool = SlotPool(fold, SLOT_DIMENSION[join]) if slotwise else GlobalPool()
+    return AggregatedClassifier(
+        nn.Sequential(*layers[join_after:], pool),
+        features=filters[-1] * (fold if slotwise else 1),
+        fold=fold,
+        num_classes=num_classes,
+        join=join,
+        shared=nn.Sequential(Standardize(object_shape[0]), *layers[:join_after]),
+        noise=noise,
+    )
+
+
+class GlobalPool(nn.Module):
+    """The mean over all positions: (groups, channels, height, width) -> (groups, channels)."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return pool_globally(features)
+
+
+class SlotPool(nn.Module):
+    """The mean over each slot's positions: (groups, channels, height, width) -> (groups, fold * channels)."""
+
+    def __init__(self, fold: int, dim: int) -> None:
+        super().__init__()
+        self.fold = fold
+        self.dim = dim
+
+    def forward(self, features: Tensor) -> Tensor:
+        return pool_slots(features, self.fold, dim=self.dim)
+
+
+def _convolution(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel_size=3, stride=stride, padding=1, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(inplace=True),
+    )

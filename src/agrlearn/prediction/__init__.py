@@ -1,0 +1,1 @@
+"""Which objects sit in the slots when a network predicts."""

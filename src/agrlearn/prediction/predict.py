@@ -1,0 +1,101 @@
+"""Label distributions for objects, by any protocol."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import RecipeError, ShapeError, look_up
+from agrlearn.grouping import Objects, count_objects
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.prediction.protocols import PROTOCOLS, Answers, Contextual, PredictionProtocol
+from agrlearn.seeding import generator
+
+
+def predict(
+    network: AggregatedClassifier,
+    objects: Objects,
+    protocol: str | PredictionProtocol = "replicated",
+    *,
+    batch_size: int = 256,
+    samples: int = 0,
+    seed: int = 0,
+    allow_slot_blind: bool = False,
+) -> Tensor:
+    """The label distribution of every object, in input order: the average of what the heads say about it.
+
+    Args:
+        objects: (objects, ...).
+        protocol: "replicated", "batched", or an instance such as `Batched(draws=4)` or `Contextual(train_objects)`.
+        batch_size: groups per pass.
+        samples: draws of a stochastic bottleneck to average over; 0 uses its mean.
+        seed: of those draws.
+        allow_slot_blind: let Contextual and Batched run on a network whose heads cannot know which object they
+            answer for.
+    Returns:
+        (objects, classes) probabilities on the CPU.
+    """
+    total = torch.zeros(count_objects(objects), network.num_classes)
+    counts = torch.zeros(len(total), 1)
+    for answers in answers_of(
+        network, objects, protocol, batch_size=batch_size, samples=samples, seed=seed, allow_slot_blind=allow_slot_blind
+    ):
+        total.index_add_(0, answers.objects, answers.probabilities)
+        counts.index_add_(0, answers.objects, torch.ones(len(answers.objects), 1))
+    return total / counts
+
+
+def answers_of(
+    network: AggregatedClassifier,
+    objects: Objects,
+    protocol: str | PredictionProtocol = "replicated",
+    *,
+    batch_size: int = 256,
+    samples: int = 0,
+    seed: int = 0,
+    allow_slot_blind: bool = False,
+) -> Iterator[Answers]:
+    """Every answer by itself, batch after batch: what `predict` averages. The arguments are those of `predict`."""
+    chosen = resolve_protocol(protocol)
+    if chosen.tells_slots_apart and network.slot_blind and network.fold > 1 and not allow_slot_blind:
+        raise RecipeError(
+            f"this network is slot-blind: its heads cannot know which object of a group they answer for, so "
+            f"{type(chosen).__name__} prediction cannot work; use Replicated, or train with a join that tells slots "
+            "apart (channels, width, features, or slot-wise pooling), or pass allow_slot_blind=True"
+        )
+    if count_objects(objects) == 0:
+        raise ShapeError("expected at least one object to predict, got none")
+    if batch_size < 1:
+        raise ShapeError(f"batch_size is the number of groups per pass and at least 1, got {batch_size}")
+    random = generator(seed)
+
+    def classify(shared_groups: Objects) -> Tensor:
+        t = network.bottleneck_from(shared_groups)
+        if samples == 0 or network.noise == 0:
+            return network.heads(t).softmax(dim=-1).cpu()
+        draws = (network.heads(network.perturb(t, random)).softmax(dim=-1) for _ in range(samples))
+        return (sum(draws, start=torch.zeros(())) / samples).cpu()
+
+    with _evaluating(network), torch.inference_mode():
+        yield from chosen.answers(network, objects, batch_size, classify)
+
+
+def resolve_protocol(protocol: str | PredictionProtocol) -> PredictionProtocol:
+    """The protocol itself, or the one of that name with its defaults."""
+    if not isinstance(protocol, str):
+        return protocol
+    kind = look_up(PROTOCOLS, protocol, "protocol")
+    if kind is Contextual:
+        raise RecipeError("Contextual prediction needs training objects; pass Contextual(context=train_objects)")
+    return kind()  # type: ignore[call-arg]
+
+
+@contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    was_training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(was_training)

@@ -1,0 +1,176 @@
+"""The three ways of the paper to put objects into slots.
+
+A protocol yields answers: what some head said about some object. Averaging an object's answers is left to `predict`.
+The layers before the join run once per object in all of them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from agrlearn.errors import RecipeError, ShapeError
+from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, replicate, take
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.seeding import generator
+
+
+class Answers(NamedTuple):
+    """Label distributions of some objects from some heads: row i is head `slots[i]` on object `objects[i]`."""
+
+    objects: Tensor
+    slots: Tensor
+    probabilities: Tensor
+
+
+Classify = Callable[[Objects], Tensor]
+"""Groups of objects that have passed the shared layers -> (groups, fold, classes) probabilities."""
+
+
+class PredictionProtocol(Protocol):
+    """What `predict` asks of a protocol."""
+
+    tells_slots_apart: ClassVar[bool]
+    """Whether it puts different objects into a group, which a slot-blind network cannot answer."""
+
+    def answers(
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
+    ) -> Iterator[Answers]: ...
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """Each object in every slot of its own group: an ensemble of `fold` heads at the price of one pass.
+
+    It treats each object alone, so its answer does not depend on the other objects.
+    """
+
+    tells_slots_apart: ClassVar[bool] = False
+
+    def answers(
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
+    ) -> Iterator[Answers]:
+        slots = torch.arange(network.fold)
+        for indices in torch.arange(count_objects(objects)).split(batch_size):
+            probabilities = classify(replicate(_shared(network, objects, indices), network.fold))
+            yield Answers(
+                indices.repeat_interleave(network.fold), slots.repeat(len(indices)), probabilities.flatten(0, 1)
+            )
+
+
+@dataclass(frozen=True)
+class Batched:
+    """Random groups of the objects themselves: up to `fold` times the throughput of an ordinary network.
+
+    The objects are shuffled once and cut into batches; within a batch, each draw groups them anew. Memory does not
+    grow with the number of objects or draws. A last group that is not full takes in objects of its own batch again.
+
+    Args:
+        draws: how many random groups answer for each object, k in the paper.
+        seed: of the shuffling; the answer for an object depends on it and on the other objects.
+    """
+
+    draws: int = 1
+    seed: int = 0
+    tells_slots_apart: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_draws(self.draws)
+
+    def answers(
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
+    ) -> Iterator[Answers]:
+        random = generator(self.seed)
+        fold = network.fold
+        order = torch.randperm(count_objects(objects), generator=random)
+        for indices in order.split(batch_size * fold):
+            shared = _shared(network, objects, indices)
+            count = len(indices)
+            for draw in range(self.draws):
+                # The first draw takes the shuffled order as it is.
+                arrangement = torch.randperm(count, generator=random) if draw else torch.arange(count)
+                filled = arrangement[torch.arange(-(-count // fold) * fold) % count]
+                probabilities = classify(group(take(shared, filled), fold)).flatten(0, 1)[:count]
+                yield Answers(indices[arrangement], torch.arange(count) % fold, probabilities)
+
+
+@dataclass(frozen=True)
+class Contextual:
+    """Each object beside `fold - 1` random training objects.
+
+    The object's slot moves on by one with every draw, so that `fold` draws hear every head.
+
+    Args:
+        context: training objects.
+        draws: how many times each object is answered for, k in the paper.
+        seed: of the choice of companions.
+        pool: how many of the context's objects are drawn as possible companions; their shared layers run once.
+    """
+
+    context: Objects = field(repr=False)
+    draws: int = 1
+    seed: int = 0
+    pool: int = 2048
+    tells_slots_apart: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_draws(self.draws)
+        if count_objects(self.context) == 0:
+            raise ShapeError("the context is empty; Contextual prediction needs training objects")
+
+    def answers(
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
+    ) -> Iterator[Answers]:
+        expected, came = first_tensor(objects).shape[1:], first_tensor(self.context).shape[1:]
+        if expected != came:
+            raise ShapeError(f"the context's objects have shape {tuple(came)}, those to predict {tuple(expected)}")
+        random = generator(self.seed)
+        fold = network.fold
+        pool = torch.randperm(count_objects(self.context), generator=random)[: self.pool]
+        parts = [_shared(network, self.context, some) for some in pool.split(batch_size)]
+        companions = _concatenate(parts)
+        for indices in torch.arange(count_objects(objects)).split(batch_size):
+            shared = _shared(network, objects, indices)
+            count = len(indices)
+            for draw in range(self.draws):
+                slot = draw % fold
+                chosen = torch.randint(len(pool), (count * fold,), generator=random)
+                groups = _seat(shared, group(take(companions, chosen), fold), slot)
+                yield Answers(indices, torch.full((count,), slot), classify(groups)[:, slot])
+
+
+def _shared(network: AggregatedClassifier, objects: Objects, indices: Tensor) -> Objects:
+    """The shared layers' output for some objects, computed on the network's device."""
+    device = network.head.weight.device
+    return network.shared(map_objects(lambda tensor: tensor.to(device), take(objects, indices)))
+
+
+def _seat(objects: Objects, groups: Objects, slot: int) -> Objects:
+    """The groups with each of the objects in `slot` of its own group."""
+    if isinstance(groups, Tensor):
+        groups[:, slot] = objects
+    else:
+        for name, tensor in groups.items():
+            tensor[:, slot] = objects[name]  # type: ignore[index, call-overload]
+    return groups
+
+
+def _concatenate(parts: list[Objects]) -> Objects:
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(parts)  # type: ignore[arg-type]
+    return {name: torch.cat([part[name] for part in parts]) for name in first}  # type: ignore[index, call-overload]
+
+
+def _check_draws(draws: int) -> None:
+    if draws < 1:
+        raise RecipeError(f"draws is how often each object is answered for and at least 1, got {draws}")
+
+
+PROTOCOLS: dict[str, type[Replicated] | type[Contextual] | type[Batched]] = {
+    "replicated": Replicated,
+    "contextual": Contextual,
+    "batched": Batched,
+}

@@ -1,0 +1,1 @@
+"""Training by Algorithm 1 of the paper."""

@@ -1,0 +1,127 @@
+"""A run directory: what the run is, how far it came, and its records. Killed at any instant, it can go on."""
+
+import io
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agrlearn.errors import RunError
+from agrlearn.files import write_atomically
+from agrlearn.training.history import EpochRecord
+
+NETWORK_FILE = "network.safetensors"
+RUN_FILE = "run.json"
+METRICS_FILE = "metrics.jsonl"
+_TIMING_FILE = "timing.jsonl"
+_CHECKPOINT_FILE = "checkpoint.pt"
+_FORMAT = "agrlearn-run-1"
+_ALL_FILES = (NETWORK_FILE, METRICS_FILE, _TIMING_FILE, _CHECKPOINT_FILE, RUN_FILE)
+
+
+class RunDirectory:
+    """The files of one run.
+
+    Args:
+        path: made if it does not exist.
+        identity: what the run is (recipe, network, data), as JSON; a directory of another run is refused.
+    """
+
+    def __init__(self, path: str | Path, identity: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise RunError(f"{self.path} is a file; a run needs a directory") from None
+        # Through JSON and back, so that tuples and numbers compare as they were written.
+        mine = json.loads(json.dumps(identity))
+        if (self.path / RUN_FILE).exists():
+            _refuse_differences(self.path, read_run(self.path)["identity"], mine)
+        else:
+            about = {"format": _FORMAT, "versions": _versions(), "identity": mine}
+            write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the checkpoint in one instant."""
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_atomically(self.path / _CHECKPOINT_FILE, buffer.getvalue())
+
+    def load(self) -> dict[str, Any] | None:
+        """The last checkpoint, or None at the start of a run. Its file can hold tensors and plain values only."""
+        file = self.path / _CHECKPOINT_FILE
+        if not file.exists():
+            return None
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError) as error:
+            raise RunError(f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file") from error
+        return state
+
+    def write_records(self, records: list[EpochRecord]) -> None:
+        """All records at once: what a resumed run starts from."""
+        write_atomically(self.path / METRICS_FILE, "".join(_line(record) for record in records))
+
+    def append_record(self, record: EpochRecord, seconds: float) -> None:
+        """One more epoch; its time goes to a file of its own, since times do not repeat."""
+        with (self.path / METRICS_FILE).open("a") as file:
+            file.write(_line(record))
+        with (self.path / _TIMING_FILE).open("a") as file:
+            file.write(json.dumps({"epoch": record.epoch, "seconds": round(seconds, 4)}) + "\n")
+
+
+def read_run(path: str | Path) -> dict[str, Any]:
+    """What run.json tells of a run."""
+    file = Path(path) / RUN_FILE
+    if not file.is_file():
+        raise RunError(f"{path} is not a run directory: it has no {RUN_FILE}; `agrlearn train` makes one")
+    try:
+        about = json.loads(file.read_text())
+        known = about["format"] == _FORMAT and isinstance(about["identity"], dict)
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise RunError(f"{file} was not written by this version of agrlearn; use another run directory")
+    return about
+
+
+def read_records(path: str | Path) -> list[EpochRecord]:
+    """The epochs of a run, from metrics.jsonl."""
+    file = Path(path) / METRICS_FILE
+    return [EpochRecord(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def clear_run(path: str | Path) -> None:
+    """Remove a run's own files, so that it starts over; other files in the directory stay."""
+    for name in _ALL_FILES:
+        (Path(path) / name).unlink(missing_ok=True)
+
+
+def _line(record: EpochRecord) -> str:
+    return json.dumps(asdict(record)) + "\n"
+
+
+def _versions() -> dict[str, str]:
+    return {package: version(package) for package in ("agrlearn", "torch", "numpy", "lightning-fabric")}
+
+
+def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
+    differences = list(_differences(theirs, mine))
+    if differences:
+        raise RunError(
+            f"{path} belongs to another run ({'; '.join(differences[:3])}"
+            f"{f'; and {len(differences) - 3} more' if len(differences) > 3 else ''}): "
+            "use another run directory, or start this one over (--fresh)"
+        )
+
+
+def _differences(theirs: Any, mine: Any, where: str = "") -> list[str]:
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        names = [*theirs, *(name for name in mine if name not in theirs)]
+        return [text for name in names for text in _differences(theirs.get(name), mine.get(name), name)]
+    return [] if theirs == mine else [f"its {where} is {theirs}, not {mine}"]

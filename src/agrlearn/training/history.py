@@ -1,0 +1,44 @@
+"""What a run leaves behind as numbers."""
+
+import statistics
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch, without times: a run that is repeated, or killed and resumed, writes the same record."""
+
+    epoch: int
+    """From 1."""
+    learning_rate: float
+    loss: float
+    """Mean cross-entropy per group, summed over slots, in nats."""
+    train_error: float
+    """Share of wrong answers in training, over all slots."""
+    information: float | None
+    """Mean of the penalty J in nats (None at alpha 0). With a deterministic encoder it is a regularizer, not I(X;T)."""
+    log_groups: float
+    """log m, beside which J is read: fixed points of the permutation keep J near it."""
+    skipped_penalties: int
+    """Batches whose J was not finite and was left out of the loss."""
+    objects_seen: int
+    """Objects passed through the network since the start: fold × groups."""
+    validation_error: float | None = None
+    validation_nll: float | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """The records of a run, and how long its training took."""
+
+    records: tuple[EpochRecord, ...]
+    seconds: float
+    """Time spent training, without evaluation; over all sittings of a resumed run."""
+    was_finished: bool = False
+    """Whether the run directory held the finished run already, so that nothing was trained."""
+
+    def final_error(self, epochs: int = 10) -> float:
+        """The median validation error of the last epochs, which the paper reports."""
+        errors = [record.validation_error for record in self.records[-epochs:] if record.validation_error is not None]
+        return statistics.median(errors)
+

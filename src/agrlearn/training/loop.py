@@ -1,0 +1,296 @@
+"""Algorithm 1 of the paper, top to bottom."""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from agrlearn.data.labelled import LabelledSet, batches, fetch
+from agrlearn.errors import DataError, TrainingError
+from agrlearn.evaluation.evaluate import evaluate
+from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
+from agrlearn.information.critics import critic_for
+from agrlearn.information.regularizer import InformationRegularizer
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import save, standardizers
+from agrlearn.networks.cost import count_parameters
+from agrlearn.seeding import derive_seed, generator
+from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
+from agrlearn.training.history import EpochRecord, History
+from agrlearn.training.interrupt import deferred_interrupt
+from agrlearn.training.objective import cross_entropy
+from agrlearn.training.progress import TrainingProgress
+from agrlearn.training.recipe import Recipe
+from agrlearn.training.state import EpochTotals, TrainingState
+
+Augment = Callable[[Objects, torch.Generator], Objects]
+"""Changes a batch of objects at random: (objects, generator) -> objects."""
+
+_SKIPS_TOLERATED = 20
+_SECONDS_BETWEEN_LOOKS = 0.25
+_PERMUTATIONS, _AUGMENTATION, _CRITIC = 1, 2, 3  # random streams of a step beside the network's own
+
+
+def fit(
+    network: AggregatedClassifier,
+    train_set: Dataset,
+    recipe: Recipe | None = None,
+    validation_set: Dataset | None = None,
+    run_dir: str | Path | None = None,
+    *,
+    augment: Augment | None = None,
+    workers: int = 0,
+    fabric: Fabric | None = None,
+    progress: bool | None = None,
+    label: str = "training",
+    checkpoint_seconds: float = 60.0,
+) -> History:
+    """Train `network` in place.
+
+    Args:
+        train_set: any map-style Dataset of (object, label); a `LabelledSet` is fastest.
+        recipe: the hyperparameters; the paper's by default.
+        validation_set: measured after every epoch by Replicated prediction; nothing is chosen by it.
+        run_dir: where checkpoints and records go. A run that was stopped goes on there, bit for bit as if it had not
+            been; a data set with random transforms of its own goes back to the start of the epoch for that.
+        augment: changes each batch of training objects at random, each slot's copy by itself.
+        workers: processes that load a Dataset other than a `LabelledSet`.
+        fabric: devices and precision, as Lightning Fabric; one device by default.
+        progress: show a progress bar; on a terminal by default.
+        checkpoint_seconds: time between checkpoints within an epoch.
+    """
+    recipe = recipe or Recipe()
+    engine = fabric or Fabric(devices=1)
+    sampler = GroupBatchSampler(
+        len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition  # type: ignore[arg-type]
+    )  # fmt: skip
+    _check_labels(train_set, network)
+    run = None if run_dir is None else RunDirectory(run_dir, _identity(network, train_set, validation_set, recipe))
+
+    network.train()
+    module, optimizer = engine.setup(network, _make_optimizer(network, recipe))
+    regularizer = _make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
+    state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
+    if run is not None and (checkpoint := run.load()) is not None:
+        state.load_state_dict(checkpoint)
+        run.write_records(state.records)
+    was_finished = state.epoch == recipe.epochs
+
+    steps = len(sampler)
+    bar = TrainingProgress(recipe.epochs * steps, state.epoch * steps + state.step, label=label, shown=progress)
+    cuda = range(torch.cuda.device_count()) if engine.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar:
+        while state.epoch < recipe.epochs:
+            started = saved = looked = time.perf_counter()
+            before = state.seconds
+            _set_learning_rate(optimizer, recipe, state.epoch)
+            sampler.set_epoch(state.epoch)
+            torch.manual_seed(derive_seed(recipe.seed, state.epoch))
+            for objects, labels in batches(train_set, sampler, start=state.step, workers=workers):
+                keys = (recipe.seed, state.epoch, state.step)
+                torch.manual_seed(derive_seed(*keys))
+                if augment is not None:
+                    objects = augment(objects, generator(*keys, _AUGMENTATION))
+                groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
+                train_step(
+                    module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
+                    generator(*keys, _PERMUTATIONS), engine.backward,
+                )  # fmt: skip
+                state.step += 1
+
+                now = time.perf_counter()
+                state.seconds = before + now - started
+                if now - looked > _SECONDS_BETWEEN_LOOKS:
+                    looked = now
+                    bar.show(state.epoch * steps + state.step, _figures(state, recipe, now - started))
+                exact = isinstance(train_set, LabelledSet)
+                if run is not None and exact and (interrupt.requested or now - saved > checkpoint_seconds):
+                    run.save(state.state_dict())
+                    saved = time.perf_counter()
+                if interrupt.requested:
+                    raise KeyboardInterrupt
+            record = _end_epoch(state, recipe, validation_set)
+            if run is not None:
+                run.save(state.state_dict())
+                run.append_record(record, state.seconds - before)
+    if run is not None:
+        save(network, run.path / NETWORK_FILE, class_names=getattr(train_set, "class_names", ()))
+    return History(tuple(state.records), state.seconds, was_finished)
+
+
+def train_step(
+    module: nn.Module,
+    state: TrainingState,
+    groups: Objects,
+    labels: Tensor,
+    recipe: Recipe,
+    random: torch.Generator,
+    backward: Callable[[Tensor], None],
+) -> None:
+    """One pass of Algorithm 1's loop: K ascents of the critic, then one descent of the encoder and the heads.
+
+    Args:
+        module: the network, as the engine wrapped it.
+        groups: (groups, fold, ...).
+        labels: (groups, fold).
+    """
+    logits, t = module(groups, with_bottleneck=True)
+    loss = cross_entropy(logits, labels)
+    objective = loss
+    totals = state.totals
+    if state.regularizer is not None:
+        # The encoder does not move while the critic ascends, so t is computed once for all K steps.
+        for _ in range(recipe.ascent_steps):
+            state.regularizer.ascend(groups, t, random)
+        information = state.regularizer.penalty(groups, t, random)
+        if torch.isfinite(information):
+            objective = loss + recipe.alpha * information
+            totals.information += information.detach() * len(labels)
+            totals.penalties += len(labels)
+            state.skipped_in_a_row = 0
+        else:
+            totals.skipped += 1
+            state.skipped_in_a_row += 1
+            if state.skipped_in_a_row >= _SKIPS_TOLERATED:
+                raise TrainingError(
+                    f"the information penalty J was not finite in {_SKIPS_TOLERATED} batches in a row (epoch "
+                    f"{state.epoch + 1}); lower critic_learning_rate or alpha, or set clip_penalty"
+                )
+    state.optimizer.zero_grad(set_to_none=True)
+    backward(objective)
+    state.optimizer.step()
+    totals.loss += loss.detach() * len(labels)
+    totals.wrong += (logits.detach().argmax(dim=-1) != labels).sum()
+    totals.groups += len(labels)
+
+
+def learning_rate_at(recipe: Recipe, epoch: int) -> float:
+    """The main network's learning rate in an epoch, counted from 0.
+
+    >>> [learning_rate_at(Recipe(epochs=400), epoch) for epoch in (99, 100, 150, 250)]
+    [0.1, 0.01, 0.001, 0.0001]
+    """
+    passed = epoch / recipe.epochs
+    if recipe.schedule == "cosine":
+        return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * passed))
+    if recipe.schedule == "steps":
+        drops = sum(passed >= milestone for milestone in recipe.milestones)
+        return float(f"{recipe.learning_rate * recipe.decay**drops:.12g}")
+    return recipe.learning_rate
+
+
+def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
+    totals = state.totals
+    loss = float(totals.loss) / totals.groups
+    if not math.isfinite(loss):
+        state.state_dict()  # says so
+    answers = totals.groups * state.network.fold
+    evaluation = None
+    last = state.epoch + 1 == recipe.epochs
+    if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
+        evaluation = evaluate(state.network, validation_set)
+    seen_before = state.records[-1].objects_seen if state.records else 0
+    record = EpochRecord(
+        epoch=state.epoch + 1,
+        learning_rate=learning_rate_at(recipe, state.epoch),
+        loss=loss,
+        train_error=float(totals.wrong) / answers,
+        information=float(totals.information) / totals.penalties if totals.penalties else None,
+        log_groups=math.log(recipe.batch_size),
+        skipped_penalties=totals.skipped,
+        objects_seen=seen_before + answers,
+        validation_error=evaluation and evaluation.error,
+        validation_nll=evaluation and evaluation.nll,
+    )
+    state.records.append(record)
+    state.totals = EpochTotals.zero(totals.loss.device)
+    state.epoch, state.step = state.epoch + 1, 0
+    return record
+
+
+def _make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+    return torch.optim.SGD(
+        parameters,
+        lr=recipe.learning_rate,
+        momentum=recipe.momentum,
+        nesterov=recipe.momentum > 0,
+        weight_decay=recipe.weight_decay,
+    )
+
+
+def _make_regularizer(
+    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device
+) -> InformationRegularizer:
+    objects, _ = fetch(train_set, torch.arange(network.fold))
+    prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(recipe.seed, 0, 0, _CRITIC))
+        critic = critic_for(
+            group(objects, network.fold),
+            network.features,
+            width=recipe.critic_width,
+            depth=recipe.critic_depth,
+            prepare=prepare[0] if prepare else None,
+        )
+    return InformationRegularizer(
+        critic.to(device), learning_rate=recipe.critic_learning_rate, clip=recipe.clip_penalty
+    )
+
+
+def _set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: int) -> None:
+    for settings in optimizer.param_groups:
+        settings["lr"] = learning_rate_at(recipe, epoch)
+
+
+def _check_labels(train_set: Dataset, network: AggregatedClassifier) -> None:
+    if isinstance(train_set, LabelledSet) and train_set.num_classes > network.num_classes:
+        raise DataError(
+            f"the data set has {train_set.num_classes} classes, the network {network.num_classes}; "
+            f"build it with num_classes={train_set.num_classes}"
+        )
+
+
+def _identity(
+    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe
+) -> dict[str, Any]:
+    """What makes a run this run: two runs of equal identity reach equal weights."""
+    own = {"network": type(network).__name__, "fold": network.fold, "parameters": count_parameters(network)}
+    return {
+        "recipe": recipe.model_dump(),
+        "network": network.description or own,
+        "training data": _fingerprint(train_set),
+        "validation data": None if validation_set is None else _fingerprint(validation_set),
+    }
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    digest = f", {dataset.digest()}" if isinstance(dataset, LabelledSet) else ""
+    return f"{len(dataset)} objects{digest}"  # type: ignore[arg-type]
+
+
+def _figures(state: TrainingState, recipe: Recipe, seconds: float) -> str:
+    """The running figures of the epoch under way, for the progress bar."""
+    totals = state.totals
+    parts = [
+        f"epoch {state.epoch + 1}/{recipe.epochs}",
+        f"loss {float(totals.loss) / totals.groups:.3f}",
+        f"error {float(totals.wrong) / (totals.groups * state.network.fold):.1%}",
+    ]
+    if totals.penalties:
+        parts.append(f"J {float(totals.information) / totals.penalties:.2f} (log m {math.log(recipe.batch_size):.2f})")
+    if totals.skipped:
+        parts.append(f"J left out {totals.skipped}×")
+    if state.records and (error := state.records[-1].validation_error) is not None:
+        parts.append(f"validation {error:.1%}")
+    parts.append(f"{totals.groups * state.network.fold / seconds:,.0f} objects/s")
+    return " · ".join(parts)

@@ -1,0 +1,83 @@
+"""Every hyperparameter of a training run, and no logic. Importing this module does not import torch."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agrlearn.errors import RecipeError
+
+
+class Recipe(BaseModel):
+    """How to train; the defaults are the paper's where it gives them.
+
+    >>> Recipe(alpha=0.3).learning_rate
+    0.1
+    >>> Recipe(alpha=-1)
+    Traceback (most recent call last):
+    agrlearn.errors.RecipeError: alpha: input should be greater than or equal to 0, got -1
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    epochs: Annotated[int, Field(ge=1)] = 400
+    """Passes of N groups, N being the number of training objects (paper: 400)."""
+    batch_size: Annotated[int, Field(ge=1)] = 64
+    """Groups per step, m in the paper (64)."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Decides the initial weights, the groups and every other random choice."""
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """Of the main network. Adam usually wants a learning rate near 0.001."""
+    learning_rate: Annotated[float, Field(gt=0)] = 0.1
+    """Of the main network at the start, λ_out in the paper (0.1)."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Nesterov momentum of SGD. The paper does not give it; 0.9 is what its reference implementations use."""
+    weight_decay: Annotated[float, Field(ge=0)] = 1e-4
+    """(paper: 0.0001)."""
+    schedule: Literal["steps", "cosine", "constant"] = "steps"
+    """How the learning rate falls: by `decay` at the `milestones`, along a cosine to zero, or not at all."""
+    milestones: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.25, 0.375, 0.625)
+    """Where the steps are, as shares of the epochs (paper: 100, 150 and 250 of 400)."""
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """What the learning rate is multiplied by at a milestone (paper: a tenth)."""
+
+    repetition: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The probability that a group holds one object in every slot (paper: 0)."""
+
+    alpha: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the information penalty J (paper: 0 to 4). At 0 no critic is built."""
+    ascent_steps: Annotated[int, Field(ge=1)] = 1
+    """Steps of the critic per step of the network, K in the paper, which does not give it."""
+    critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    """Of the critic's Adam, λ_in in the paper, which does not give it."""
+    critic_width: Annotated[int, Field(ge=1)] = 128
+    """Hidden units of the critic. The paper does not give them."""
+    critic_depth: Annotated[int, Field(ge=1)] = 1
+    """Hidden layers of the critic. The paper does not give them."""
+    clip_penalty: Annotated[float, Field(gt=0)] | None = None
+    """The largest norm of the penalty's gradient at the bottleneck; none by default."""
+
+    evaluate_every: Annotated[int, Field(ge=1)] = 1
+    """Epochs between two evaluations on the validation set; the last epoch is always evaluated."""
+
+    @model_validator(mode="after")
+    def _milestones_rise(self) -> "Recipe":
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise ValueError(f"milestones should rise, got {self.milestones}")
+        return self
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise RecipeError(_sentence(error)) from None
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"a recipe has no {where!r}; it has: {', '.join(Recipe.model_fields)}"
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"

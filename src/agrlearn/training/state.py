@@ -1,0 +1,78 @@
+"""Everything that changes while a network trains, as one thing that can be saved and restored."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agrlearn.errors import RunError, TrainingError
+from agrlearn.information.regularizer import InformationRegularizer
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.training.history import EpochRecord
+
+
+@dataclass
+class EpochTotals:
+    """Sums over the steps of the epoch under way, kept on the device so that adding does not wait for it."""
+
+    loss: Tensor
+    wrong: Tensor
+    information: Tensor
+    groups: int = 0
+    penalties: int = 0
+    skipped: int = 0
+
+    @staticmethod
+    def zero(device: torch.device) -> "EpochTotals":
+        precise = torch.float32 if device.type == "mps" else torch.float64
+        return EpochTotals(*(torch.zeros((), dtype=precise, device=device) for _ in range(3)))
+
+
+@dataclass
+class TrainingState:
+    """The networks and optimizers, and how far the run has come: the next step is `step` of `epoch`."""
+
+    network: AggregatedClassifier
+    optimizer: torch.optim.Optimizer
+    regularizer: InformationRegularizer | None
+    totals: EpochTotals
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    skipped_in_a_row: int = 0
+    records: list[EpochRecord] = field(default_factory=list)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values only, so that it loads without running code."""
+        if not torch.isfinite(self.totals.loss):
+            raise TrainingError(
+                f"the loss is no longer finite in epoch {self.epoch + 1}; lower the learning rate, and check the data"
+            )
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "regularizer": None if self.regularizer is None else self.regularizer.state_dict(),
+            "totals": vars(self.totals).copy(),
+            "epoch": self.epoch,
+            "step": self.step,
+            "seconds": self.seconds,
+            "skipped_in_a_row": self.skipped_in_a_row,
+            "records": [asdict(record) for record in self.records],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        try:
+            self.network.load_state_dict(state["network"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.regularizer is not None:
+                self.regularizer.load_state_dict(state["regularizer"])
+            device = self.totals.loss.device
+            self.totals = EpochTotals(
+                **{name: value.to(device) if isinstance(value, Tensor) else value for name, value in state["totals"].items()}
+            )
+            self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
+            self.skipped_in_a_row = state["skipped_in_a_row"]
+            self.records = [EpochRecord(**record) for record in state["records"]]
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise RunError(f"the checkpoint does not fit this run ({error}); start over with --fresh") from error
