@@ -55,7 +55,7 @@ _HOMES = {
     "ungroup": "grouping",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

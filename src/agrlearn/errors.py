@@ -38,9 +38,9 @@ class UnknownNameError(AgrLearnError, LookupError):
 def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
     """The entry called `name`, or an error that lists the choices and the closest match.
 
-    >>> look_up({"replicated": 1, "batched": 2}, "batchd", "protocol")
+    >>> look_up({"sgd": 1, "adam": 2}, "adm", "optimizer")
     Traceback (most recent call last):
-    agrlearn.errors.UnknownNameError: no protocol is called 'batchd'; did you mean 'batched'? The choices are: replicated, batched
+    agrlearn.errors.UnknownNameError: no optimizer is called 'adm'; did you mean 'adam'? The choices are: sgd, adam
     """
     if name in catalogue:
         return catalogue[name]

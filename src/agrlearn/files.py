@@ -17,6 +17,8 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+    if os.name == "nt":
+        return
     # The rename itself must reach the disk too.
     folder = os.open(path.parent, os.O_RDONLY)
     try:

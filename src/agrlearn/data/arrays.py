@@ -70,7 +70,7 @@ def read_npz(path: Path) -> Part:
         with numpy.load(path, allow_pickle=False) as arrays:
             if "x" not in arrays:
                 raise DataError(f"{path} has no array called x; it holds: {', '.join(arrays) or 'nothing'}")
-            x, y = arrays["x"], arrays["y"] if "y" in arrays else None
+            x, y = arrays["x"], arrays.get("y")
     except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
         if isinstance(error, DataError):
             raise
@@ -79,7 +79,9 @@ def read_npz(path: Path) -> Part:
                 f"{path} holds a pickled array, as numpy writes for objects of different shapes; "
                 "give all objects one shape and plain numbers"
             ) from error
-        raise DataError(f"{path} cannot be read as an .npz file of plain arrays ({error}); write it with numpy.savez") from error
+        raise DataError(
+            f"{path} cannot be read as an .npz file of plain arrays ({error}); write it with numpy.savez"
+        ) from error
     objects = objects_from_array(x, origin=str(path))
     if y is not None and y.shape != (len(objects),):
         raise DataError(f"{path}: expected y with one label for each of {len(objects)} objects, got shape {y.shape}")

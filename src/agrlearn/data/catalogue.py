@@ -21,7 +21,9 @@ def open_source(name_or_file: str) -> Source:
     path = Path(name_or_file)
     if name_or_file not in DATASETS and (path.suffix or path.exists() or len(path.parts) > 1):
         if not path.exists():
-            raise DataError(f"there is no file {name_or_file}; give an existing .npz file or one of: {', '.join(DATASETS)}")
+            raise DataError(
+                f"there is no file {name_or_file}; give an existing .npz file or one of: {', '.join(DATASETS)}"
+            )
         if path.suffix != ".npz":
             raise DataError(f"{name_or_file} is not an .npz file; give one with arrays x and y (numpy.savez writes it)")
         return Source(name_or_file, train=read_npz(path))
@@ -44,13 +46,16 @@ def digits() -> Source:
 def fashion_mnist(folder: Path = _FASHION_MNIST_FOLDER) -> Source:
     """28×28 grey images of clothes, from Debian's package dataset-fashion-mnist: 60,000 and 10,000."""
     if not folder.is_dir():
-        raise DataError(f"Fashion-MNIST is not at {folder}; on Debian install it with: apt install dataset-fashion-mnist")
-    parts = []
-    for prefix in ("train", "t10k"):
+        raise DataError(
+            f"Fashion-MNIST is not at {folder}; on Debian install it with: apt install dataset-fashion-mnist"
+        )
+
+    def part(prefix: str) -> Part:
         images = read_idx(folder / f"{prefix}-images-idx3-ubyte.gz")
         labels = read_idx(folder / f"{prefix}-labels-idx1-ubyte.gz")
-        parts.append(Part(objects_from_array(images, origin="fashion-mnist"), _names(labels)))
-    return Source("fashion-mnist", *parts, class_names=_FASHION_MNIST_CLASSES)
+        return Part(objects_from_array(images, origin="fashion-mnist"), numpy.array(_FASHION_MNIST_CLASSES)[labels])
+
+    return Source("fashion-mnist", part("train"), part("t10k"), _FASHION_MNIST_CLASSES)
 
 
 def read_idx(path: Path) -> numpy.ndarray:
@@ -63,11 +68,7 @@ def read_idx(path: Path) -> numpy.ndarray:
     lengths = numpy.frombuffer(content[4 : 4 + 4 * dimensions], dtype=">u4")
     if content[:3] != b"\0\0\x08" or len(content) != 4 + 4 * dimensions + int(lengths.prod()):
         raise DataError(f"{path} is not a whole IDX file of bytes; install its package again")
-    return numpy.frombuffer(content, dtype=numpy.uint8, offset=4 + 4 * dimensions).reshape(lengths)
-
-
-def _names(labels: numpy.ndarray) -> numpy.ndarray:
-    return numpy.array(_FASHION_MNIST_CLASSES)[labels]
+    return numpy.frombuffer(content, dtype=numpy.uint8, offset=4 + 4 * dimensions).reshape(lengths).copy()
 
 
 DATASETS: dict[str, Callable[[], Source]] = {"digits": digits, "fashion-mnist": fashion_mnist}

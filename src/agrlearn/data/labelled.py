@@ -37,10 +37,16 @@ class LabelledSet(Dataset):
         if count == 0:
             raise DataError("the data set is empty; expected at least one object")
         if self.labels.shape != (count,):
-            raise DataError(f"expected one label for each of {count} objects, got labels of shape {tuple(self.labels.shape)}")
+            raise DataError(
+                f"expected one label for each of {count} objects, got labels of shape {tuple(self.labels.shape)}"
+            )
         if self.labels.dtype != torch.int64:
-            raise DataError(f"expected class numbers of type int64, got {self.labels.dtype}; LabelledSet.of() takes any labels")
-        if len(self.class_names) < 1 or not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
+            raise DataError(
+                f"expected class numbers of type int64, got {self.labels.dtype}; LabelledSet.of() takes any labels"
+            )
+        if len(self.class_names) < 1 or not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(
+            self.class_names
+        ):
             raise DataError(
                 f"expected class numbers from 0 to {len(self.class_names) - 1}, "
                 f"got {int(self.labels.min())} to {int(self.labels.max())}"
@@ -96,7 +102,7 @@ class LabelledSet(Dataset):
 
         def feed(tensor: Tensor) -> Tensor:
             digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(memoryview(tensor.cpu().contiguous().numpy()).cast("B"))
+            digest.update(tensor.cpu().contiguous().numpy().data)
             return tensor
 
         map_objects(feed, self.objects)

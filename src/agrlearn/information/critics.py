@@ -1,7 +1,8 @@
 """The critic γ(x, t): a network that scores how well a group x and a bottleneck t belong together.
 
-The paper does not describe its critic. These have one or more hidden layers, the first of them split into W_x·x + W_t·t:
-the products are computed once and shared by the joint pairs and the shuffled ones, and nothing is concatenated.
+The paper does not describe its critic. These have one or more hidden layers, the first of them split into
+W_x·x + W_t·t: the products are computed once and shared by the joint pairs and the shuffled ones, and nothing is
+concatenated.
 """
 
 import torch
@@ -22,24 +23,29 @@ class Critic(nn.Module):
         depth: hidden layers.
     """
 
-    def __init__(self, group_features: nn.Module, bottleneck_features: int, *, width: int = 128, depth: int = 1) -> None:
+    def __init__(
+        self, group_features: nn.Module, bottleneck_features: int, *, width: int = 128, depth: int = 1
+    ) -> None:
         super().__init__()
         self.group_features = group_features
         self.bottleneck_part = nn.Linear(bottleneck_features, width)
         hidden = [layer for _ in range(depth - 1) for layer in (nn.Linear(width, width), nn.ReLU(inplace=True))]
-        self.score = nn.Sequential(*hidden, nn.Linear(width, 1))
+        # No bias: J does not change when a constant is added to every score, so its gradient would be rounding noise.
+        self.score = nn.Sequential(*hidden, nn.Linear(width, 1, bias=False))
 
     def forward(self, groups: Objects, t: Tensor) -> Tensor:
         """Scores of matching pairs: (groups, fold, ...) and (groups, features) -> (groups,)."""
-        return self.score(F.relu(self.group_features(groups) + self.bottleneck_part(t))).squeeze(-1)
+        return self._combine(self.group_features(groups), self.bottleneck_part(t))
 
     def joint_and_shuffled(self, groups: Objects, t: Tensor, permutation: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of the pairs (x_i, t_i) and of (x_i, t_τ(i)), at about the cost of one pass."""
+        """Scores of the pairs (x_i, t_i) and of (x_i, t_τ(i)), with the first layer computed once for both."""
         from_groups = self.group_features(groups)
         from_bottleneck = self.bottleneck_part(t)
-        both = torch.cat([from_bottleneck, from_bottleneck[permutation]]).view(2, *from_bottleneck.shape)
-        joint, shuffled = self.score(F.relu(both + from_groups)).squeeze(-1)
-        return joint, shuffled
+        shuffled = from_bottleneck.index_select(0, permutation)
+        return self._combine(from_groups, from_bottleneck), self._combine(from_groups, shuffled)
+
+    def _combine(self, from_groups: Tensor, from_bottleneck: Tensor) -> Tensor:
+        return self.score(F.relu(from_groups + from_bottleneck)).squeeze(-1)
 
 
 class VectorGroups(nn.Module):
@@ -76,9 +82,10 @@ class ImageGroups(nn.Module):
 
 
 class TokenGroups(nn.Module):
-    """The linear part for groups of sentences: each slot's mean word embedding, (groups, fold, length) -> (groups, width).
+    """The linear part for groups of sentences, on each slot's mean word embedding.
 
-    Tokens fall into `buckets` by their remainder, so that no vocabulary is needed; token 0 is padding.
+    (groups, fold, length) tokens -> (groups, width). Tokens fall into `buckets` by their remainder, so that no
+    vocabulary is needed; token 0 is padding.
     """
 
     def __init__(self, fold: int, width: int, *, buckets: int = 2**14, embedding: int = 64) -> None:

@@ -6,10 +6,9 @@ from typing import Literal, overload
 import torch
 from torch import Tensor, nn
 
-from agrlearn.errors import ShapeError
+from agrlearn.errors import ShapeError, look_up
 from agrlearn.grouping import Objects, first_tensor, group, ungroup
 from agrlearn.networks.joins import JOINS
-from agrlearn.errors import look_up
 
 
 class AggregatedClassifier(nn.Module):

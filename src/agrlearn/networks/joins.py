@@ -99,7 +99,8 @@ def pool_slots(features: Tensor, fold: int, reduce: str = "mean", *, dim: int = 
     length = features.shape[dim]
     if length % fold:
         raise ShapeError(
-            f"expected a length divisible by fold={fold} to pool slot by slot, got {length}; pad the objects, or pool globally"
+            f"expected a length divisible by fold={fold} to pool slot by slot, got {length}; "
+            "pad the objects, or pool globally"
         )
     # (groups, channels, fold, positions): the slots' dimension first, then everything else within a segment.
     segments = features.movedim(dim, 2).unflatten(2, (fold, length // fold)).flatten(3)

@@ -1,5 +1,7 @@
 """A multilayer perceptron for vectors."""
 
+import itertools
+
 from torch import nn
 
 from agrlearn.errors import RecipeError
@@ -29,7 +31,7 @@ def mlp(
         raise RecipeError(f"mlp needs at least one hidden layer, got depth={depth}")
     sizes = [fold * object_shape[0], *[width] * (depth - 1), width * fold]
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(sizes):
         layers += [nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]
     return AggregatedClassifier(
         nn.Sequential(*layers),

@@ -35,6 +35,10 @@ class PredictionProtocol(Protocol):
     tells_slots_apart: ClassVar[bool]
     """Whether it puts different objects into a group, which a slot-blind network cannot answer."""
 
+    def passes_per_object(self, fold: int) -> float:
+        """How many passes behind the join an object's prediction takes."""
+        ...
+
     def answers(
         self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
     ) -> Iterator[Answers]: ...
@@ -48,6 +52,9 @@ class Replicated:
     """
 
     tells_slots_apart: ClassVar[bool] = False
+
+    def passes_per_object(self, fold: int) -> float:
+        return 1.0
 
     def answers(
         self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
@@ -78,6 +85,9 @@ class Batched:
 
     def __post_init__(self) -> None:
         _check_draws(self.draws)
+
+    def passes_per_object(self, fold: int) -> float:
+        return self.draws / fold
 
     def answers(
         self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
@@ -120,6 +130,9 @@ class Contextual:
         if count_objects(self.context) == 0:
             raise ShapeError("the context is empty; Contextual prediction needs training objects")
 
+    def passes_per_object(self, fold: int) -> float:
+        return float(self.draws)
+
     def answers(
         self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
     ) -> Iterator[Answers]:
@@ -150,10 +163,10 @@ def _shared(network: AggregatedClassifier, objects: Objects, indices: Tensor) ->
 def _seat(objects: Objects, groups: Objects, slot: int) -> Objects:
     """The groups with each of the objects in `slot` of its own group."""
     if isinstance(groups, Tensor):
-        groups[:, slot] = objects
+        groups[:, slot] = first_tensor(objects)
     else:
         for name, tensor in groups.items():
-            tensor[:, slot] = objects[name]  # type: ignore[index, call-overload]
+            tensor[:, slot] = objects[name]  # type: ignore[index]
     return groups
 
 
@@ -161,7 +174,7 @@ def _concatenate(parts: list[Objects]) -> Objects:
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(parts)  # type: ignore[arg-type]
-    return {name: torch.cat([part[name] for part in parts]) for name in first}  # type: ignore[index, call-overload]
+    return {name: torch.cat([part[name] for part in parts]) for name in first}  # type: ignore[index]
 
 
 def _check_draws(draws: int) -> None:

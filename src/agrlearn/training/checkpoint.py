@@ -60,7 +60,9 @@ class RunDirectory:
         try:
             state = torch.load(file, map_location="cpu", weights_only=True)
         except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError) as error:
-            raise RunError(f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file") from error
+            raise RunError(
+                f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file"
+            ) from error
         return state
 
     def write_records(self, records: list[EpochRecord]) -> None:

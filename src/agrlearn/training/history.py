@@ -41,4 +41,3 @@ class History:
         """The median validation error of the last epochs, which the paper reports."""
         errors = [record.validation_error for record in self.records[-epochs:] if record.validation_error is not None]
         return statistics.median(errors)
-

@@ -1,6 +1,5 @@
 """Algorithm 1 of the paper, top to bottom."""
 
-import copy
 import math
 import time
 from collections.abc import Callable
@@ -12,14 +11,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, batches, fetch
+from agrlearn.data.labelled import LabelledSet, batches
 from agrlearn.errors import DataError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
-from agrlearn.information.critics import critic_for
-from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.catalogue import save, standardizers
+from agrlearn.networks.catalogue import save
 from agrlearn.networks.cost import count_parameters
 from agrlearn.seeding import derive_seed, generator
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
@@ -28,6 +25,7 @@ from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
+from agrlearn.training.setup import learning_rate_at, make_optimizer, make_regularizer, set_learning_rate
 from agrlearn.training.state import EpochTotals, TrainingState
 
 Augment = Callable[[Objects, torch.Generator], Objects]
@@ -35,7 +33,7 @@ Augment = Callable[[Objects, torch.Generator], Objects]
 
 _SKIPS_TOLERATED = 20
 _SECONDS_BETWEEN_LOOKS = 0.25
-_PERMUTATIONS, _AUGMENTATION, _CRITIC = 1, 2, 3  # random streams of a step beside the network's own
+_PERMUTATIONS, _AUGMENTATION = 1, 2  # random streams of a step beside the network's own
 
 
 def fit(
@@ -75,8 +73,8 @@ def fit(
     run = None if run_dir is None else RunDirectory(run_dir, _identity(network, train_set, validation_set, recipe))
 
     network.train()
-    module, optimizer = engine.setup(network, _make_optimizer(network, recipe))
-    regularizer = _make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
+    module, optimizer = engine.setup(network, make_optimizer(network, recipe))
+    regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
     state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
     if run is not None and (checkpoint := run.load()) is not None:
         state.load_state_dict(checkpoint)
@@ -90,7 +88,7 @@ def fit(
         while state.epoch < recipe.epochs:
             started = saved = looked = time.perf_counter()
             before = state.seconds
-            _set_learning_rate(optimizer, recipe, state.epoch)
+            set_learning_rate(optimizer, recipe, state.epoch)
             sampler.set_epoch(state.epoch)
             torch.manual_seed(derive_seed(recipe.seed, state.epoch))
             for objects, labels in batches(train_set, sampler, start=state.step, workers=workers):
@@ -171,21 +169,6 @@ def train_step(
     totals.groups += len(labels)
 
 
-def learning_rate_at(recipe: Recipe, epoch: int) -> float:
-    """The main network's learning rate in an epoch, counted from 0.
-
-    >>> [learning_rate_at(Recipe(epochs=400), epoch) for epoch in (99, 100, 150, 250)]
-    [0.1, 0.01, 0.001, 0.0001]
-    """
-    passed = epoch / recipe.epochs
-    if recipe.schedule == "cosine":
-        return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * passed))
-    if recipe.schedule == "steps":
-        drops = sum(passed >= milestone for milestone in recipe.milestones)
-        return float(f"{recipe.learning_rate * recipe.decay**drops:.12g}")
-    return recipe.learning_rate
-
-
 def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
     totals = state.totals
     loss = float(totals.loss) / totals.groups
@@ -206,50 +189,13 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
         log_groups=math.log(recipe.batch_size),
         skipped_penalties=totals.skipped,
         objects_seen=seen_before + answers,
-        validation_error=evaluation and evaluation.error,
-        validation_nll=evaluation and evaluation.nll,
+        validation_error=evaluation.error if evaluation else None,
+        validation_nll=evaluation.nll if evaluation else None,
     )
     state.records.append(record)
     state.totals = EpochTotals.zero(totals.loss.device)
     state.epoch, state.step = state.epoch + 1, 0
     return record
-
-
-def _make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
-    return torch.optim.SGD(
-        parameters,
-        lr=recipe.learning_rate,
-        momentum=recipe.momentum,
-        nesterov=recipe.momentum > 0,
-        weight_decay=recipe.weight_decay,
-    )
-
-
-def _make_regularizer(
-    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device
-) -> InformationRegularizer:
-    objects, _ = fetch(train_set, torch.arange(network.fold))
-    prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(recipe.seed, 0, 0, _CRITIC))
-        critic = critic_for(
-            group(objects, network.fold),
-            network.features,
-            width=recipe.critic_width,
-            depth=recipe.critic_depth,
-            prepare=prepare[0] if prepare else None,
-        )
-    return InformationRegularizer(
-        critic.to(device), learning_rate=recipe.critic_learning_rate, clip=recipe.clip_penalty
-    )
-
-
-def _set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: int) -> None:
-    for settings in optimizer.param_groups:
-        settings["lr"] = learning_rate_at(recipe, epoch)
 
 
 def _check_labels(train_set: Dataset, network: AggregatedClassifier) -> None:

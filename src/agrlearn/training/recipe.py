@@ -17,7 +17,7 @@ class Recipe(BaseModel):
     agrlearn.errors.RecipeError: alpha: input should be greater than or equal to 0, got -1
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     epochs: Annotated[int, Field(ge=1)] = 400
     """Passes of N groups, N being the number of training objects (paper: 400)."""

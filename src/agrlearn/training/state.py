@@ -26,7 +26,8 @@ class EpochTotals:
     @staticmethod
     def zero(device: torch.device) -> "EpochTotals":
         precise = torch.float32 if device.type == "mps" else torch.float64
-        return EpochTotals(*(torch.zeros((), dtype=precise, device=device) for _ in range(3)))
+        loss, wrong, information = (torch.zeros((), dtype=precise, device=device) for _ in range(3))
+        return EpochTotals(loss, wrong, information)
 
 
 @dataclass
@@ -68,9 +69,11 @@ class TrainingState:
             if self.regularizer is not None:
                 self.regularizer.load_state_dict(state["regularizer"])
             device = self.totals.loss.device
-            self.totals = EpochTotals(
-                **{name: value.to(device) if isinstance(value, Tensor) else value for name, value in state["totals"].items()}
-            )
+            totals: dict[str, Any] = {
+                name: value.to(device) if isinstance(value, Tensor) else value
+                for name, value in state["totals"].items()
+            }
+            self.totals = EpochTotals(**totals)
             self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
             self.skipped_in_a_row = state["skipped_in_a_row"]
             self.records = [EpochRecord(**record) for record in state["records"]]

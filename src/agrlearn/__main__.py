@@ -1,0 +1,5 @@
+"""python -m agrlearn"""
+
+from agrlearn.cli import main
+
+main()

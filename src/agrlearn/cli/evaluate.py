@@ -1,0 +1,77 @@
+"""agrlearn evaluate"""
+
+from pathlib import Path
+
+
+def evaluate(
+    run: Path,
+    data: str,
+    /,
+    *,
+    protocol: str | None = None,
+    draws: int = 1,
+    context: str | None = None,
+    samples: int = 0,
+    seed: int = 0,
+    batch_size: int = 256,
+) -> None:
+    """Compare the predictions of RUN's network with the labels of DATA, and tell how fast it predicts.
+
+    Parameters
+    ----------
+    run
+        The directory of a finished run.
+    data
+        A data set by name (its test part is used), or an .npz file with arrays x and y.
+    protocol
+        replicated, batched or contextual; by default all that the network can answer.
+    draws
+        Random groups per object, for batched and contextual.
+    context
+        Where contextual takes the companions from; by default the data that RUN was trained on.
+    samples
+        Draws of a stochastic bottleneck to average over; 0 uses its mean.
+    seed
+        Of the random groups.
+    batch_size
+        Groups per pass.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
+    from agrlearn.data.catalogue import open_source
+    from agrlearn.evaluation.evaluate import evaluate as evaluate_network
+    from agrlearn.grouping import first_tensor
+    from agrlearn.prediction.cost import multiply_adds_per_object
+    from agrlearn.prediction.protocols import PROTOCOLS
+
+    network, class_names = open_run(run)
+    source = open_source(data)
+    check_shapes(network, source.unseen.objects, data)
+    test_set = source.labelled(source.unseen, class_names)
+    names = [protocol] if protocol else ["replicated"] if network.fold == 1 or network.slot_blind else list(PROTOCOLS)
+
+    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {network.fold}, {draws} draws")
+    for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
+        table.add_column(column, justify="left" if column == "prediction" else "right")
+    table.add_column("multiply-adds / object", justify="right")
+    table.add_column("objects/s", justify="right")
+    for name in names:
+        chosen = make_protocol(name, run, draws=draws, seed=seed, context=context)
+        result = evaluate_network(network, test_set, chosen, batch_size=batch_size, samples=samples)
+        heads = [f"{100 * error:.1f}" for error in result.head_errors[:8]]
+        table.add_row(
+            name,
+            f"{100 * result.error:.2f}",
+            f"{result.nll:.4f}",
+            f"{result.ece:.4f}",
+            f"{result.brier:.4f}",
+            " ".join(heads) + (" …" if len(result.head_errors) > 8 else ""),
+            f"{100 * result.head_disagreement:.1f}",
+            f"{multiply_adds_per_object(network, first_tensor(test_set.objects)[:1], chosen):,.0f}",
+            f"{result.objects_per_second:,.0f}",
+        )
+    console = Console()
+    # Piped into a file there is no width to fit: keep every cell whole.
+    console.print(table) if console.is_terminal else Console(width=200).print(table)

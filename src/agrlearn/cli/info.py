@@ -1,0 +1,72 @@
+"""agrlearn info"""
+
+import inspect
+from pathlib import Path
+
+
+def info(run: Path | None = None, /) -> None:
+    """Tell what there is to choose from; with RUN, what that run is and how far it came.
+
+    Parameters
+    ----------
+    run
+        The directory of a run, finished or not.
+    """
+    if run is None:
+        _catalogues()
+    else:
+        _run(run)
+
+
+def _catalogues() -> None:
+    from importlib.metadata import version
+
+    from agrlearn.data.catalogue import DATASETS
+    from agrlearn.networks.catalogue import NETWORKS
+    from agrlearn.networks.joins import JOINS
+    from agrlearn.prediction.protocols import PROTOCOLS
+
+    print(f"agrlearn {version('agrlearn')}, torch {version('torch')}\n")
+    print("Data sets (or any .npz file with arrays x and y):")
+    for name, opener in DATASETS.items():
+        print(f"  {name:15} {_first_line(opener)}")
+    print("\nNetworks, with their options (--net.NAME VALUE):")
+    for name, builder in NETWORKS.items():
+        print(f"  {name:15} {_first_line(builder)}")
+        options = [
+            f"{key.replace('_', '-')} ({value.default})"
+            for key, value in inspect.signature(builder).parameters.items()
+            if value.kind is value.KEYWORD_ONLY
+        ]
+        print(f"  {'':15} {', '.join(options)}")
+    print("\nJoins, how a group becomes one input:")
+    for name, join in JOINS.items():
+        print(f"  {name:15} {_first_line(join).split(':')[0]}")
+    print("\nPrediction protocols:")
+    for name, protocol in PROTOCOLS.items():
+        print(f"  {name:15} {_first_line(protocol)}")
+
+
+def _run(run: Path) -> None:
+    from agrlearn.training.checkpoint import NETWORK_FILE, read_records, read_run
+
+    about = read_run(run)
+    records = read_records(run)
+    identity = about["identity"]
+    finished = (run / NETWORK_FILE).exists()
+    print(
+        f"{run}: {'finished' if finished else 'not finished'}, {len(records)} of {identity['recipe']['epochs']} epochs"
+    )
+    for part, values in (*identity.items(), ("versions", about["versions"])):
+        text = ", ".join(f"{k} {v}" for k, v in values.items()) if isinstance(values, dict) else values
+        print(f"  {part}: {text}")
+    if records:
+        last = records[-1]
+        print(f"  last epoch: loss {last.loss:.4f}, training error {last.train_error:.2%}", end="")
+        if last.validation_error is not None:
+            print(f", held-out error {last.validation_error:.2%}", end="")
+        print()
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").splitlines()[0]

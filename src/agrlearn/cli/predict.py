@@ -1,0 +1,70 @@
+"""agrlearn predict"""
+
+from pathlib import Path
+
+
+def predict(
+    run: Path,
+    data: str,
+    /,
+    *,
+    protocol: str = "replicated",
+    draws: int = 1,
+    context: str | None = None,
+    samples: int = 0,
+    seed: int = 0,
+    batch_size: int = 256,
+    output: Path | None = None,
+) -> None:
+    """Predict every object of DATA with the network of RUN.
+
+    The CSV file has a line for each object, in order: its number, the most probable class, that class's probability,
+    and the probability of every class.
+
+    Parameters
+    ----------
+    run
+        The directory of a finished run.
+    data
+        A data set by name (its test part is predicted), or an .npz file with an array x.
+    protocol
+        replicated (each object in every slot: an ensemble), batched (other objects in the slots: fast), or contextual
+        (beside random training objects).
+    draws
+        Random groups per object, for batched and contextual.
+    context
+        Where contextual takes the companions from; by default the data that RUN was trained on.
+    samples
+        Draws of a stochastic bottleneck to average over; 0 uses its mean.
+    seed
+        Of the random groups.
+    batch_size
+        Groups per pass.
+    output
+        The CSV file to write; by default predictions.csv in RUN.
+    """
+    import csv
+    import io
+
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
+    from agrlearn.data.catalogue import open_source
+    from agrlearn.files import write_atomically
+    from agrlearn.prediction.predict import predict as predict_objects
+
+    network, class_names = open_run(run)
+    source = open_source(data)
+    check_shapes(network, source.unseen.objects, data)
+    chosen = make_protocol(protocol, run, draws=draws, seed=seed, context=context)
+    probabilities = predict_objects(
+        network, source.unseen.objects, chosen, batch_size=batch_size, samples=samples, seed=seed
+    )
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["object", "prediction", "confidence", *class_names])
+    confidences, winners = probabilities.max(dim=1)
+    rows = zip(winners.tolist(), confidences.tolist(), probabilities.tolist(), strict=True)
+    for number, (winner, confidence, row) in enumerate(rows):
+        table.writerow([number, class_names[winner], f"{confidence:.6g}", *(f"{value:.6g}" for value in row)])
+    file = output or run / "predictions.csv"
+    write_atomically(file, text.getvalue())
+    print(f"{len(probabilities):,} predictions in {file}")

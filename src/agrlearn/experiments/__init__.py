@@ -1,0 +1,1 @@
+"""Runs worth comparing, and how to compare them."""

@@ -1,0 +1,74 @@
+"""What a recipe asks for: the optimizer, its learning rate, and the regularizer."""
+
+import copy
+import math
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from agrlearn.data.labelled import fetch
+from agrlearn.grouping import group
+from agrlearn.information.critics import critic_for
+from agrlearn.information.regularizer import InformationRegularizer
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import standardizers
+from agrlearn.seeding import derive_seed
+from agrlearn.training.recipe import Recipe
+
+_CRITIC = 3  # keeps the critic's initial weights apart from the random streams of a step
+
+
+def make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The main network's optimizer."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+    return torch.optim.SGD(
+        parameters,
+        lr=recipe.learning_rate,
+        momentum=recipe.momentum,
+        nesterov=recipe.momentum > 0,
+        weight_decay=recipe.weight_decay,
+    )
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: int) -> None:
+    """Give the optimizer its learning rate of an epoch."""
+    for settings in optimizer.param_groups:
+        settings["lr"] = learning_rate_at(recipe, epoch)
+
+
+def learning_rate_at(recipe: Recipe, epoch: int) -> float:
+    """The main network's learning rate in an epoch, counted from 0.
+
+    >>> [learning_rate_at(Recipe(epochs=400), epoch) for epoch in (99, 100, 150, 250)]
+    [0.1, 0.01, 0.001, 0.0001]
+    """
+    passed = epoch / recipe.epochs
+    if recipe.schedule == "cosine":
+        return recipe.learning_rate * 0.5 * (1 + math.cos(math.pi * passed))
+    if recipe.schedule == "steps":
+        drops = sum(passed >= milestone for milestone in recipe.milestones)
+        return float(f"{recipe.learning_rate * recipe.decay**drops:.12g}")
+    return recipe.learning_rate
+
+
+def make_regularizer(
+    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device
+) -> InformationRegularizer:
+    """A regularizer with a fresh critic that fits the network and its objects; the same for the same seed."""
+    objects, _ = fetch(train_set, torch.arange(network.fold))
+    prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(recipe.seed, 0, 0, _CRITIC))
+        critic = critic_for(
+            group(objects, network.fold),
+            network.features,
+            width=recipe.critic_width,
+            depth=recipe.critic_depth,
+            prepare=prepare[0] if prepare else None,
+        )
+    return InformationRegularizer(
+        critic.to(device), learning_rate=recipe.critic_learning_rate, clip=recipe.clip_penalty
+    )

@@ -1,0 +1,255 @@
+"""The command line, as a user meets it."""
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agrlearn.cli import main
+
+RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
+
+
+@pytest.fixture
+def table(tmp_path, vectors) -> Path:
+    """An .npz file of vectors with named classes."""
+    file = tmp_path / "table.npz"
+    numpy.savez(file, x=vectors.objects.numpy(), y=numpy.array(vectors.class_names)[vectors.labels])
+    return file
+
+
+def call(*arguments) -> int:
+    """Run a command in this process; the exit code."""
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as leave:
+        return leave.code or 0
+    return 0
+
+
+def start(*arguments, **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", "agrlearn", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
+    )
+
+
+def test_from_training_to_predictions_with_class_names(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert call("train", table, "--fold", 2, "--alpha", 0.1, "--run-dir", run, *RECIPE) == 0
+    out = capsys.readouterr().out
+    assert "135 objects of 3 classes" in out
+    assert "held-out error" in out
+    assert {"run.json", "metrics.jsonl", "timing.jsonl", "network.safetensors"} <= {path.name for path in run.iterdir()}
+    assert len((run / "metrics.jsonl").read_text().splitlines()) == 3
+
+    for protocol in ("replicated", "batched", "contextual"):
+        assert call("predict", run, table, "--protocol", protocol, "--draws", 2) == 0
+        rows = list(csv.DictReader((run / "predictions.csv").open()))
+        assert len(rows) == 150
+        assert [row["object"] for row in rows] == [str(number) for number in range(150)]
+        assert {row["prediction"] for row in rows} <= {"a", "b", "c"}
+        for row in rows:
+            shares = {name: float(row[name]) for name in "abc"}
+            assert sum(shares.values()) == pytest.approx(1, abs=1e-4)
+            assert shares[row["prediction"]] == max(shares.values())
+    assert (
+        call("predict", run, table, "--protocol", "contextual", "--context", table, "--output", tmp_path / "p.csv") == 0
+    )
+    assert (tmp_path / "p.csv").exists()
+
+    assert call("evaluate", run, table) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("replicated", "contextual", "batched", "Brier"))
+    assert call("info", run) == 0
+    assert "finished, 3 of 3 epochs" in capsys.readouterr().out
+
+
+def test_the_same_command_says_that_it_is_done_and_fresh_starts_over(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    command = ("train", table, "--run-dir", run, *RECIPE)
+    assert call(*command) == 0
+    first = load_file(run / "network.safetensors")
+    capsys.readouterr()
+    assert call(*command) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert call(*command, "--seed", 5) == 2
+    assert "its seed is 0, not 5" in capsys.readouterr().err
+    assert call(*command, "--seed", 5, "--fresh") == 0
+    assert not torch.equal(load_file(run / "network.safetensors")["head.weight"], first["head.weight"])
+
+
+def test_predicting_needs_no_labels(table, tmp_path, vectors):
+    assert call("train", table, "--run-dir", tmp_path / "run", *RECIPE) == 0
+    numpy.savez(tmp_path / "new.npz", x=vectors.objects[:5].numpy())
+    assert call("predict", tmp_path / "run", tmp_path / "new.npz") == 0
+    assert call("evaluate", tmp_path / "run", tmp_path / "new.npz") == 2
+
+
+def test_network_options_reach_the_network(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert call("train", table, "--run-dir", run, "--net.width", 24, "--net.noise", 1, *RECIPE) == 0
+    about = json.loads((run / "run.json").read_text())["identity"]["network"]
+    assert about["width"] == 24
+    assert about["noise"] == 1.0
+    assert call("predict", run, table, "--samples", 3) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "absent.npz"], "there is no file absent.npz"),
+        (["train", "digit"], "did you mean 'digits'"),
+        (["train", "TABLE", "--fold", "0"], "at least 1"),
+        (["train", "TABLE", "--fold", "200"], "fold=200 is larger than the data set of 135 objects"),
+        (["train", "TABLE", "--alpha=-1"], "alpha: input should be greater"),
+        (["train", "TABLE", "--epochs", "x"], "epochs: input should be a valid integer"),
+        (["train", "TABLE", "--network", "resnt"], "no network is called 'resnt'"),
+        (["train", "TABLE", "--network", "small-cnn"], "mlp takes vectors"),
+        (["train", "TABLE", "--net.widht", "3"], "did you mean 'width'"),
+        (["train", "TABLE", "--net.width", "wide"], "--net.width takes a value like 128"),
+        (["train", "TABLE", "--validation-fraction", "1.5"], "share from 0 up to 1"),
+        (["train", "TABLE", "--run-dir", "TABLE"], "is a file"),
+        (["train", "TABLE", "--run-dir", "/proc/nowhere"], "/proc/nowhere"),
+        (["train", "TABLE", "--foldd", "2"], "Did you mean --fold?"),
+        (["train"], "requires an argument"),
+        (["trian"], 'Did you mean "train"?'),
+        (["predict", "absent", "TABLE"], "not a run directory"),
+        (["evaluate", "absent", "TABLE"], "not a run directory"),
+        (["info", "absent"], "not a run directory"),
+        (["demo", "--seeds", "0"], "at least 1"),
+    ],
+)
+def test_errors_are_one_sentence_and_exit_code_2(arguments, message, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call(*[str(table) if argument == "TABLE" else argument for argument in arguments]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.startswith("agrlearn: ")
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": numpy.zeros((4, 7)), "y": numpy.array(list("abca"))}, "objects of shape (7,)"),
+        ({"x": numpy.zeros((4, 6)), "y": numpy.array(list("abcd"))}, "'d' is none of the 3 classes"),
+    ],
+)
+def test_data_that_do_not_fit_the_run_are_refused(arrays, message, table, tmp_path, capsys):
+    assert call("train", table, "--run-dir", tmp_path / "run", *RECIPE) == 0
+    numpy.savez(tmp_path / "other.npz", **arrays)
+    capsys.readouterr()
+    assert call("evaluate", tmp_path / "run", tmp_path / "other.npz") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_in_a_sentence_and_leaves_nothing_half_written(table, tmp_path):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
+    quiet = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    code = f"{limit}{quiet}from agrlearn.cli import main; main()"
+    command = [sys.executable, "-c", code, "train", str(table), "--run-dir", str(tmp_path / "run"), *RECIPE]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert "File too large" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+
+
+def test_help_answers_in_half_a_second_and_names_every_command():
+    times = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        result = subprocess.run(
+            [sys.executable, "-m", "agrlearn", "--help"], capture_output=True, text=True, check=True
+        )
+        times.append(time.perf_counter() - begun)
+    assert all(command in result.stdout for command in ("demo", "train", "predict", "evaluate", "info"))
+    # The aim is half a second; a busy machine gets some grace.
+    assert min(times) < 1.0
+
+
+@pytest.mark.parametrize("command", ["demo", "train", "predict", "evaluate", "info"])
+def test_every_option_is_explained(command, capsys):
+    assert call(command, "--help") == 0
+    text = capsys.readouterr().out
+    assert "Usage" in text
+    for line in text.splitlines():
+        if line.startswith("│ --"):
+            assert len(line.strip("│ ").split("  ", 1)) == 2, line
+
+
+def test_info_lists_what_there_is_to_choose_from(capsys):
+    assert call("info") == 0
+    out = capsys.readouterr().out
+    for name in ("digits", "fashion-mnist", "small-cnn", "mlp", "channels", "tandem", "replicated", "join-after"):
+        assert name in out
+
+
+LONG = ["--fold", "2", "--alpha", "0.1", "--epochs", "40", "--batch-size", "16", "--learning-rate", "0.05"]
+
+
+def finish(process: subprocess.Popen) -> None:
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+
+
+def wait_for_epoch(run: Path, process: subprocess.Popen, epoch: int) -> None:
+    file = run / "metrics.jsonl"
+    while process.poll() is None and (not file.exists() or len(file.read_text().splitlines()) < epoch):
+        time.sleep(0.005)
+
+
+def test_a_run_killed_several_times_ends_with_the_same_weights_and_records(table, tmp_path):
+    finish(start("train", table, "--run-dir", tmp_path / "whole", *LONG))
+    moments = random.Random(0)
+    for kill in range(3):
+        process = start("train", table, "--run-dir", tmp_path / "cut", *LONG)
+        wait_for_epoch(tmp_path / "cut", process, 4 + 8 * kill)
+        time.sleep(moments.uniform(0, 0.1))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    finish(start("train", table, "--run-dir", tmp_path / "cut", *LONG))
+    whole, cut = (load_file(tmp_path / name / "network.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+    assert (tmp_path / "whole/metrics.jsonl").read_bytes() == (tmp_path / "cut/metrics.jsonl").read_bytes()
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(table, tmp_path):
+    command = ("train", table, "--run-dir", tmp_path / "run", *LONG)
+    process = start(*command)
+    wait_for_epoch(tmp_path / "run", process, 3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The same command goes on" in out
+    assert "Traceback" not in err
+    finish(start(*command))
+    finish(start("train", table, "--run-dir", tmp_path / "whole", *LONG))
+    whole, stopped = (load_file(tmp_path / name / "network.safetensors") for name in ("whole", "run"))
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
+    assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("fold 1", "objects as fold 4", "fold 4", "Batched, 1 draw", "multiply-adds"))
+    rows = json.loads((tmp_path / "results.json").read_text())
+    assert len(rows) == 10
+    assert (tmp_path / "table.md").read_text().count("\n") == 12
+    assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path) == 0
+    again = json.loads((tmp_path / "results.json").read_text())
+    assert [row["error"] for row in again] == [row["error"] for row in rows]

@@ -1,0 +1,169 @@
+"""Data sources: what they read, and what they say to what they cannot read."""
+
+import gzip
+
+import numpy
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from agrlearn.data.arrays import objects_from_array
+from agrlearn.data.catalogue import DATASETS, fashion_mnist, open_source, read_idx
+from agrlearn.data.labelled import LabelledSet, batches, fetch
+from agrlearn.errors import AgrLearnError, DataError, UnknownNameError
+from agrlearn.grouping import GroupBatchSampler
+
+
+def test_digits_come_in_two_disjoint_parts_of_all_classes():
+    source = DATASETS["digits"]()
+    train, test = source.labelled(source.train), source.labelled(source.test)
+    assert (len(train), len(test)) == (898, 899)
+    assert train.objects.shape[1:] == (1, 8, 8)
+    assert train.objects.dtype == torch.uint8
+    assert train.labels.bincount().min() > 80
+    assert train.class_names == test.class_names == tuple("0123456789")
+
+
+def write_idx(path, values):
+    header = b"\0\0\x08" + bytes([values.ndim]) + b"".join(length.to_bytes(4, "big") for length in values.shape)
+    path.write_bytes(gzip.compress(header + values.astype(numpy.uint8).tobytes()))
+
+
+def test_fashion_mnist_is_read_from_its_official_files(tmp_path):
+    for prefix, count in (("train", 20), ("t10k", 10)):
+        write_idx(tmp_path / f"{prefix}-images-idx3-ubyte.gz", numpy.arange(count * 784).reshape(count, 28, 28) % 256)
+        write_idx(tmp_path / f"{prefix}-labels-idx1-ubyte.gz", numpy.arange(count) % 10)
+    source = fashion_mnist(tmp_path)
+    test = source.labelled(source.test)
+    assert test.objects.shape == (10, 1, 28, 28)
+    assert test.class_names[9] == "Ankle boot"
+    assert test.labels.tolist() == list(range(10))
+    assert test.objects[1, 0, 0, :3].tolist() == [16, 17, 18]
+
+
+def test_broken_and_missing_idx_files_get_a_sentence(tmp_path):
+    with pytest.raises(DataError, match="apt install dataset-fashion-mnist"):
+        fashion_mnist(tmp_path / "absent")
+    file = tmp_path / "file.gz"
+    for content in (b"nonsense", gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc"), gzip.compress(b"")):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=r"file\.gz"):
+            read_idx(file)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((5, 7), (5, 7)), ((5, 8, 9), (5, 1, 8, 9)), ((5, 3, 8, 9), (5, 3, 8, 9)), ((5, 8, 9, 3), (5, 3, 8, 9))],
+)
+def test_arrays_become_vectors_or_images_with_channels_first(shape, expected):
+    array = numpy.arange(numpy.prod(shape)).reshape(shape)
+    objects = objects_from_array(array)
+    assert objects.shape == expected
+    assert objects.dtype == torch.float32
+    assert objects_from_array(array.astype(numpy.uint8)).dtype == torch.uint8
+    assert objects_from_array(array > 3).dtype == torch.uint8
+    if expected[1] == 3 and shape[3] == 3:
+        assert torch.equal(objects[0, :, 2, 4], torch.from_numpy(array[0, 2, 4]).float())
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["b", "a", "b"], ("a", "b")),
+        ([7, -2, 7], ("-2", "7")),
+        ([1.0, 0.0, 1.0], ("0", "1")),
+        ([True, False, True], ("False", "True")),
+    ],
+)
+def test_labels_of_any_kind_become_class_numbers(labels, names):
+    made = LabelledSet.of(torch.zeros(3, 2), labels)
+    assert made.labels.tolist() == [1, 0, 1]
+    assert made.class_names == names
+
+
+def test_labels_take_the_class_numbers_of_training():
+    made = LabelledSet.of(torch.zeros(2, 2), ["c", "a"], class_names=("a", "b", "c"))
+    assert made.labels.tolist() == [2, 0]
+    with pytest.raises(DataError, match="'d' is none of the 3 classes"):
+        LabelledSet.of(torch.zeros(2, 2), ["d", "a"], class_names=("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": numpy.zeros((3, 2)), "y": numpy.zeros(2)}, "one label for each of 3 objects"),
+        ({"x": numpy.zeros((3, 2)), "y": numpy.array([0.5, 1, 2])}, "whole numbers or names"),
+        ({"x": numpy.zeros((0, 2)), "y": numpy.zeros(0)}, "empty"),
+        ({"x": numpy.array([[0.0, 1], [numpy.nan, 2]]), "y": numpy.zeros(2)}, "object 1 holds NaN"),
+        ({"x": numpy.array([[0.0, 1], [2, 1e300]]), "y": numpy.zeros(2)}, "object 1 holds NaN or infinite"),
+        ({"x": numpy.zeros(5), "y": numpy.zeros(5)}, "expected x of shape"),
+        ({"x": numpy.array(["a", "b"]), "y": numpy.zeros(2)}, "hold numbers"),
+        ({"x": numpy.array([[1], [1, 2]], dtype=object), "y": numpy.zeros(2)}, "different shapes"),
+        ({"y": numpy.zeros(5)}, "no array called x; it holds: y"),
+        ({"x": numpy.zeros((5, 2))}, "has no labels"),
+    ],
+)
+def test_files_that_cannot_be_used_get_a_sentence_that_names_them(tmp_path, arrays, message):
+    file = tmp_path / "mine.npz"
+    numpy.savez(file, **arrays)
+    with pytest.raises(DataError, match=message) as caught:
+        source = open_source(str(file))
+        source.labelled(source.train)
+    assert "mine.npz" in str(caught.value)
+
+
+def test_files_that_are_missing_or_of_another_kind_get_a_sentence(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        open_source(str(tmp_path / "absent.npz"))
+    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 no zip")
+    with pytest.raises(DataError, match="cannot be read"):
+        open_source(str(tmp_path / "broken.npz"))
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(DataError, match=r"not an \.npz file"):
+        open_source(str(tmp_path / "notes.txt"))
+    with pytest.raises(UnknownNameError, match="did you mean 'digits'"):
+        open_source("digit")
+
+
+def test_a_pickle_in_an_npz_file_is_not_run(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "exploded"), "w"))
+
+    numpy.savez(tmp_path / "bomb.npz", x=numpy.array([Bomb()], dtype=object), y=numpy.zeros(1))
+    with pytest.raises(AgrLearnError):
+        open_source(str(tmp_path / "bomb.npz"))
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_batches_of_any_dataset_are_those_of_the_set_in_memory(vectors):
+    pairs = TensorDataset(vectors.objects, vectors.labels)
+    sampler = GroupBatchSampler(len(vectors), 2, 16)
+    for start in (0, 4):
+        mine, theirs = (list(batches(data, sampler, start=start)) for data in (vectors, pairs))
+        assert len(mine) == len(theirs) == len(sampler) - start
+        for (objects, labels), (others, other_labels) in zip(mine, theirs, strict=True):
+            assert torch.equal(objects, others)
+            assert torch.equal(labels, other_labels)
+    assert torch.equal(fetch(pairs, torch.tensor([3, 1]))[0], vectors.objects[[3, 1]])
+
+
+def test_the_digest_tells_data_sets_apart(vectors):
+    changed = LabelledSet(vectors.objects.clone(), vectors.labels, vectors.class_names)
+    assert changed.digest() == vectors.digest()
+    changed.objects[5, 2] += 1e-6 + changed.objects[5, 2].abs() * 1e-5
+    assert changed.digest() != vectors.digest()
+    assert vectors.subset(torch.arange(10)).digest() != vectors.digest()
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([0, 1]), "one label for each"),
+        (torch.tensor([0.0, 1, 1]), "int64"),
+        (torch.tensor([0, 1, 2]), "from 0 to 1"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels, message):
+    with pytest.raises(DataError, match=message):
+        LabelledSet(torch.zeros(3, 2), labels, ("a", "b"))

@@ -1,0 +1,72 @@
+"""Scores against other implementations and naive counts."""
+
+import numpy
+import pytest
+import torch
+from sklearn.metrics import log_loss
+from torch.utils.data import TensorDataset
+
+from agrlearn.data.labelled import LabelledSet
+from agrlearn.errors import ShapeError
+from agrlearn.evaluation.evaluate import evaluate, score
+from agrlearn.evaluation.throughput import objects_per_second
+from agrlearn.prediction.predict import answers_of, predict
+from agrlearn.prediction.protocols import Batched
+
+
+def test_scores_agree_with_scikit_learn_and_with_a_loop_over_bins():
+    probabilities = torch.randn(500, 4, dtype=torch.float64).mul(2).softmax(dim=1)
+    labels = torch.randint(0, 4, (500,))
+    scores = score(probabilities, labels)
+    assert scores.nll == pytest.approx(log_loss(labels, probabilities, labels=range(4)), rel=1e-4)
+    assert scores.error == pytest.approx((probabilities.argmax(1) != labels).float().mean().item())
+    confidence, chosen = (part.numpy() for part in probabilities.max(dim=1))
+    bins = numpy.clip(numpy.ceil(confidence * 15) - 1, 0, 14)
+    gaps = [abs((chosen == labels.numpy())[bins == b].mean() - confidence[bins == b].mean()) * (bins == b).mean()
+            for b in set(bins)]  # fmt: skip
+    assert scores.ece == pytest.approx(sum(gaps), abs=1e-4)
+    one_hot = numpy.eye(4)[labels.numpy()]
+    assert scores.brier == pytest.approx(((probabilities.numpy() - one_hot) ** 2).sum(axis=1).mean(), rel=1e-4)
+
+
+def test_a_certain_and_wrong_answer_costs_much_but_not_infinitely():
+    assert 80 < score(torch.tensor([[1.0, 0.0]]), torch.tensor([1])).nll < 100
+
+
+def test_heads_are_judged_one_by_one(vectors, make_mlp):
+    network = make_mlp(3)
+    result = evaluate(network, vectors, batch_size=16)
+    with torch.no_grad():
+        logits = network.eval()(vectors.objects[:, None].expand(-1, 3, -1))
+    chosen = logits.argmax(dim=-1)
+    assert result.head_errors == pytest.approx((chosen != vectors.labels[:, None]).float().mean(dim=0).tolist())
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    disagreement = sum((chosen[:, a] != chosen[:, b]).float().mean().item() for a, b in pairs) / 3
+    assert result.head_disagreement == pytest.approx(disagreement, abs=1e-6)
+    assert result.error == score(predict(network, vectors.objects), vectors.labels).error
+    assert result.objects_per_second > 0
+
+
+def test_batched_heads_are_judged_on_the_objects_that_sat_in_their_slot(vectors, make_mlp):
+    network = make_mlp(2)
+    wrong, asked = [0, 0], [0, 0]
+    for answers in answers_of(network, vectors.objects, Batched()):
+        for index, slot, row in zip(*answers, strict=True):
+            asked[slot] += 1
+            wrong[slot] += int(row.argmax() != vectors.labels[index])
+    result = evaluate(network, vectors, Batched())
+    assert result.head_errors == pytest.approx([w / a for w, a in zip(wrong, asked, strict=True)])
+    assert result.head_disagreement == 0.0
+
+
+def test_any_dataset_of_pairs_can_be_evaluated(vectors, make_mlp):
+    network = make_mlp(2)
+    pairs = TensorDataset(vectors.objects, vectors.labels)
+    assert evaluate(network, pairs).nll == pytest.approx(evaluate(network, vectors).nll)
+    foreign = LabelledSet(vectors.objects, vectors.labels + 3, tuple("abcdef"))
+    with pytest.raises(ShapeError, match="does not fit a network of 3 classes"):
+        evaluate(network, foreign)
+
+
+def test_throughput_counts_objects(vectors, make_mlp):
+    assert objects_per_second(make_mlp(2), vectors.objects, seconds=0.01) > 100

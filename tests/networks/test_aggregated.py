@@ -1,0 +1,148 @@
+"""The main network: encoder, bottleneck and heads."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from agrlearn.errors import RecipeError, RunError, ShapeError, UnknownNameError
+from agrlearn.grouping import group
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, saved_class_names
+from agrlearn.networks.cost import count_multiply_adds, count_parameters
+from agrlearn.networks.standardize import Standardize
+
+SHAPES = {"small-cnn": (2, 8, 8), "mlp": (6,)}
+
+
+@pytest.mark.parametrize("fold", [1, 2, 4])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_meets_the_contract(name, fold, tmp_path):
+    shape = SHAPES[name]
+    network = build_network(name, object_shape=shape, num_classes=5, fold=fold)
+    groups = torch.rand(7, fold, *shape)
+    for mode in (network.train(), network.eval()):
+        logits, t = mode(groups, with_bottleneck=True)
+        assert logits.shape == (7, fold, 5)
+        assert t.shape == (7, network.features)
+    assert torch.equal(network(groups), network.heads(network.bottleneck(groups)))
+    shared = group(network.shared(groups.flatten(0, 1)), fold)
+    assert torch.equal(network.bottleneck_from(shared), network.bottleneck(groups))
+    network(groups).sum().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+    save(network, tmp_path / "network.safetensors", class_names=("a", "b", "c", "d", "e"))
+    again = load(tmp_path / "network.safetensors").eval()
+    assert torch.equal(again(groups), network(groups))
+    assert saved_class_names(tmp_path / "network.safetensors") == ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_last_feature_layer_is_widened_by_fold(name):
+    widths = [build_network(name, object_shape=SHAPES[name], num_classes=5, fold=fold).features for fold in (1, 2, 4)]
+    assert widths == [widths[0], 2 * widths[0], 4 * widths[0]]
+
+
+def test_head_i_answers_for_slot_i():
+    """Heads built to read one feature each: the answer in row i must come from head i's weights."""
+    network = AggregatedClassifier(nn.Identity(), features=3, fold=3, num_classes=2, join="features")
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.zero_()
+        for slot in range(3):
+            network.head.weight[2 * slot + 1, slot] = 1.0
+    logits = network(torch.tensor([[[10.0], [20.0], [30.0]]]))
+    assert logits[0, :, 1].tolist() == [10.0, 20.0, 30.0]
+
+
+def test_the_heads_equal_separate_softmax_layers():
+    network = build_network("mlp", object_shape=(6,), num_classes=5, fold=3).eval()
+    t = torch.randn(4, network.features)
+    weights, biases = network.head.weight.view(3, 5, -1), network.head.bias.view(3, 5)
+    separate = torch.stack([F.linear(t, weights[slot], biases[slot]) for slot in range(3)], dim=1)
+    assert torch.allclose(network.heads(t), separate, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"join_after": 3}, {"join": "width"}, {"join": "height", "slotwise": True}])
+def test_exchanging_two_objects_changes_the_bottleneck(options):
+    network = build_network("small-cnn", object_shape=(1, 8, 8), num_classes=3, fold=2, **options).eval()
+    groups = torch.rand(4, 2, 1, 8, 8)
+    assert not torch.allclose(network.bottleneck(groups), network.bottleneck(groups.flip(1)), atol=1e-5)
+
+
+def test_the_bottleneck_is_noisy_in_training_and_its_mean_in_evaluation():
+    network = build_network("mlp", object_shape=(6,), num_classes=5, fold=2, noise=0.5, depth=1)
+    groups = torch.randn(2000, 2, 6)
+    network.eval()
+    assert torch.equal(network.bottleneck(groups), network.bottleneck(groups))
+    mean = network.bottleneck(groups)
+    drawn = network.perturb(mean, torch.Generator().manual_seed(0)) - mean
+    assert abs(drawn.std().item() - 0.5) < 0.01
+    assert not torch.equal(network.train().bottleneck(groups), network.bottleneck(groups))
+
+
+def test_equal_seeds_give_equal_weights_and_leave_the_global_stream_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    first = build_network(object_shape=(6,), num_classes=3, seed=1)
+    assert torch.equal(torch.rand(3), expected)
+    same, other = (build_network(object_shape=(6,), num_classes=3, seed=seed) for seed in (1, 2))
+    assert torch.equal(first.head.weight, same.head.weight)
+    assert not torch.equal(first.head.weight, other.head.weight)
+
+
+def test_standardize_gives_zero_mean_and_unit_spread_and_survives_constants():
+    images = torch.randint(0, 255, (5000, 3, 4, 4), dtype=torch.uint8)
+    images[:, 1] = 7
+    result = Standardize(3).fit(images)(images)
+    assert torch.allclose(result.mean(dim=(0, 2, 3)), torch.zeros(3), atol=1e-4)
+    assert torch.allclose(result[:, [0, 2]].std(dim=(0, 2, 3)), torch.ones(2), atol=1e-3)
+    assert torch.equal(result[:, 1], torch.zeros(5000, 4, 4))
+
+
+def test_groups_of_the_wrong_fold_are_refused_with_what_to_do():
+    with pytest.raises(ShapeError, match=r"fold=2 objects, got 3.*group\(objects, fold=2\)"):
+        build_network("mlp", object_shape=(6,), num_classes=3, fold=2)(torch.zeros(4, 3, 6))
+
+
+def test_unknown_names_list_the_choices():
+    with pytest.raises(UnknownNameError, match="did you mean 'mlp'"):
+        build_network("mlpp", object_shape=(6,), num_classes=3)
+    with pytest.raises(UnknownNameError, match="did you mean 'width'"):
+        build_network("mlp", object_shape=(6,), num_classes=3, widht=3)
+    with pytest.raises(RecipeError, match="small-cnn takes images"):
+        build_network("mlp", object_shape=(1, 8, 8), num_classes=3)
+    with pytest.raises(RecipeError, match="slot-wise pooling needs"):
+        build_network("small-cnn", object_shape=(1, 8, 8), num_classes=3, slotwise=True)
+
+
+def test_files_that_are_not_ours_are_refused(tmp_path, make_mlp):
+    from safetensors.torch import save_file
+
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"weight": torch.zeros(3)}, foreign)
+    with pytest.raises(RunError, match="not one that agrlearn wrote"):
+        load(foreign)
+    foreign.write_bytes(b"not a network")
+    with pytest.raises(RunError, match="not a safetensors file"):
+        load(foreign)
+    with pytest.raises(RunError, match="no saved network"):
+        load(tmp_path / "absent")
+    own = copy.deepcopy(make_mlp(2))
+    own.description = None
+    save(own, tmp_path / "own.safetensors")
+    with pytest.raises(RunError, match="pass the built network as model="):
+        load(tmp_path / "own.safetensors")
+    assert load(tmp_path / "own.safetensors", model=make_mlp(2)).fold == 2
+    with pytest.raises(RunError, match="does not fit"):
+        load(tmp_path / "own.safetensors", model=make_mlp(4))
+
+
+def test_costs_are_counted_as_by_hand():
+    network = build_network("mlp", object_shape=(6,), num_classes=3, fold=2, width=16, depth=1)
+    # 12 -> 32 without bias, batch normalisation of 32, and 32 -> 6 with bias
+    assert count_parameters(network) == 12 * 32 + 2 * 32 + 32 * 6 + 6
+    assert count_multiply_adds(network, torch.zeros(5, 2, 6)) == 5 * (12 * 32 + 32 * 6)

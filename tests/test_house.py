@@ -1,0 +1,72 @@
+"""How the code is laid out: imports run downward, importing is cheap, and the documents tell the truth."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agrlearn
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "agrlearn"
+
+ORDER = [
+    "errors", "seeding", "files", "grouping", "data", "information", "networks", "prediction", "evaluation", "training",
+    "experiments", "cli",
+]  # fmt: skip
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        found |= {name.split(".")[1] for name in names if name.startswith("agrlearn.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_run_downward(path):
+    room = room_of(path)
+    if room in ("__init__", "__main__"):
+        return
+    allowed = ORDER[: ORDER.index(room) + 1]
+    assert imported_rooms(path) <= set(allowed)
+
+
+@pytest.mark.parametrize(
+    "statement", ["import agrlearn", "from agrlearn.training.recipe import Recipe", "import agrlearn.cli"]
+)
+def test_importing_does_not_import_torch(statement):
+    code = f"{statement}; import sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_is_there_and_documented():
+    for name in agrlearn.__all__:
+        thing = getattr(agrlearn, name)
+        assert isinstance(thing, dict) or thing.__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        agrlearn.nonsense  # noqa: B018
+
+
+def test_the_names_that_type_checkers_see_are_the_public_ones():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    assert {name: f"agrlearn.{home}" for name, home in agrlearn._HOMES.items()} == seen
+
+
+def test_the_readmes_python_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
