@@ -253,3 +253,22 @@ def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
     assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path) == 0
     again = json.loads((tmp_path / "results.json").read_text())
     assert [row["error"] for row in again] == [row["error"] for row in rows]
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_of_a_runs_life_change_nothing(table, tmp_path):
+    begun = time.perf_counter()
+    finish(start("train", table, "--run-dir", tmp_path / "whole", *LONG))
+    lifetime = time.perf_counter() - begun
+    moments = random.Random(1)
+    for trial in range(10):
+        run = tmp_path / f"cut{trial}"
+        for _ in range(2):
+            process = start("train", table, "--run-dir", run, *LONG)
+            time.sleep(moments.uniform(0, lifetime))
+            process.kill()
+            process.communicate()
+        finish(start("train", table, "--run-dir", run, *LONG))
+        whole, cut = (load_file(folder / "network.safetensors") for folder in (tmp_path / "whole", run))
+        assert all(torch.equal(whole[name], cut[name]) for name in whole)
+        assert (run / "metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()

@@ -69,4 +69,6 @@ def test_any_dataset_of_pairs_can_be_evaluated(vectors, make_mlp):
 
 
 def test_throughput_counts_objects(vectors, make_mlp):
-    assert objects_per_second(make_mlp(2), vectors.objects, seconds=0.01) > 100
+    network = make_mlp(2)
+    fast, slow = objects_per_second([(network, Batched()), (network, Batched(draws=40))], vectors.objects, rounds=3)
+    assert fast > slow > 100

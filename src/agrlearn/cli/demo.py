@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def demo(*, seeds: int = 3, epochs: int = 40, run_dir: Path = Path("runs/demo"), fresh: bool = False) -> None:
+def demo(*, seeds: int = 3, epochs: int = 25, run_dir: Path = Path("runs/demo"), fresh: bool = False) -> None:
     """Train an ordinary network and aggregated ones on small images of digits, and compare them in one table.
 
     The digits come with scikit-learn. Each line of the table is one way to predict with a trained network: the same

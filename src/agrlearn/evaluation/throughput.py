@@ -1,7 +1,8 @@
-"""How fast a network predicts."""
+"""How fast networks predict, compared on a machine that may be busy."""
 
 import statistics
 import time
+from collections.abc import Sequence
 
 from agrlearn.grouping import Objects, count_objects
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -10,18 +11,21 @@ from agrlearn.prediction.protocols import PredictionProtocol
 
 
 def objects_per_second(
-    network: AggregatedClassifier,
+    predictors: Sequence[tuple[AggregatedClassifier, PredictionProtocol]],
     objects: Objects,
-    protocol: str | PredictionProtocol = "replicated",
     *,
     batch_size: int = 256,
-    seconds: float = 0.5,
-) -> float:
-    """The median speed of repeated predictions of `objects`, after one to warm up."""
-    predict(network, objects, protocol, batch_size=batch_size)
-    times: list[float] = []
-    while sum(times) < seconds or len(times) < 3:
-        start = time.perf_counter()
-        predict(network, objects, protocol, batch_size=batch_size)
-        times.append(time.perf_counter() - start)
-    return count_objects(objects) / statistics.median(times)
+    rounds: int = 15,
+) -> list[float]:
+    """The median speed of each network under its protocol.
+
+    They take turns, round after round, so that whatever else the machine does slows all of them alike.
+    """
+    times: list[list[float]] = [[] for _ in predictors]
+    for turn in range(1 + rounds):
+        for (network, protocol), mine in zip(predictors, times, strict=True):
+            start = time.perf_counter()
+            predict(network, objects, protocol, batch_size=batch_size)
+            if turn > 0:  # the first round warms up
+                mine.append(time.perf_counter() - start)
+    return [count_objects(objects) / statistics.median(mine) for mine in times]
