@@ -372,3 +372,16 @@ def test_the_default_recipe_is_the_papers():
 def test_the_final_error_is_the_median_of_the_last_epochs():
     records = tuple(EpochRecord(e, 0.1, 1.0, 0.1, None, 4.0, 0, e, validation_error=e / 100) for e in range(1, 21))
     assert History(records, 1.0).final_error() == pytest.approx(0.155)
+
+
+@pytest.mark.parametrize("damage", ["the last record is missing", "the last record is cut short"])
+def test_records_are_mended_when_a_run_was_killed_while_writing_them(vectors, make_mlp, tmp_path, damage):
+    recipe = Recipe(**FAST)
+    fit(make_mlp(2), vectors, recipe, vectors, tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        fit(make_mlp(2), vectors, recipe, vectors, tmp_path / "cut", augment=StopsAfter(25))
+    metrics = tmp_path / "cut/metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text(lines[0] if "missing" in damage else lines[0] + lines[1][:20])
+    fit(make_mlp(2), vectors, recipe, vectors, tmp_path / "cut")
+    assert metrics.read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
