@@ -1,6 +1,9 @@
 """agrlearn evaluate"""
 
+import math
 from pathlib import Path
+
+_OBJECTS_TIMED = 2048
 
 
 def evaluate(
@@ -42,7 +45,8 @@ def evaluate(
     from agrlearn.cli.runs import check_shapes, make_protocol, open_run
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
-    from agrlearn.grouping import first_tensor
+    from agrlearn.evaluation.throughput import objects_per_second
+    from agrlearn.grouping import first_tensor, map_objects
     from agrlearn.prediction.cost import multiply_adds_per_object
     from agrlearn.prediction.protocols import PROTOCOLS
 
@@ -52,15 +56,21 @@ def evaluate(
     test_set = source.labelled(source.unseen, class_names)
     names = [protocol] if protocol else ["replicated"] if network.fold == 1 or network.slot_blind else list(PROTOCOLS)
 
-    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {network.fold}, {draws} draws")
+    protocols = {name: make_protocol(name, run, draws=draws, seed=seed, context=context) for name in names}
+    results = {
+        name: evaluate_network(network, test_set, chosen, batch_size=batch_size, samples=samples)
+        for name, chosen in protocols.items()
+    }
+    some = map_objects(lambda tensor: tensor[:_OBJECTS_TIMED], test_set.objects)
+    speeds = objects_per_second([(network, chosen) for chosen in protocols.values()], some, batch_size=batch_size)
+
+    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {network.fold}, draws: {draws}")
     for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
         table.add_column(column, justify="left" if column == "prediction" else "right")
     table.add_column("multiply-adds / object", justify="right")
     table.add_column("objects/s", justify="right")
-    for name in names:
-        chosen = make_protocol(name, run, draws=draws, seed=seed, context=context)
-        result = evaluate_network(network, test_set, chosen, batch_size=batch_size, samples=samples)
-        heads = [f"{100 * error:.1f}" for error in result.head_errors[:8]]
+    for (name, result), chosen, speed in zip(results.items(), protocols.values(), speeds, strict=True):
+        heads = ["–" if math.isnan(error) else f"{100 * error:.1f}" for error in result.head_errors[:8]]
         table.add_row(
             name,
             f"{100 * result.error:.2f}",
@@ -70,7 +80,7 @@ def evaluate(
             " ".join(heads) + (" …" if len(result.head_errors) > 8 else ""),
             f"{100 * result.head_disagreement:.1f}",
             f"{multiply_adds_per_object(network, first_tensor(test_set.objects)[:1], chosen):,.0f}",
-            f"{result.objects_per_second:,.0f}",
+            f"{speed:,.0f}",
         )
     console = Console()
     # Piped into a file there is no width to fit: keep every cell whole.

@@ -170,10 +170,8 @@ def train_step(
 
 
 def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
+    state.check_finite()
     totals = state.totals
-    loss = float(totals.loss) / totals.groups
-    if not math.isfinite(loss):
-        state.state_dict()  # says so
     answers = totals.groups * state.network.fold
     evaluation = None
     last = state.epoch + 1 == recipe.epochs
@@ -183,7 +181,7 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
     record = EpochRecord(
         epoch=state.epoch + 1,
         learning_rate=learning_rate_at(recipe, state.epoch),
-        loss=loss,
+        loss=float(totals.loss) / totals.groups,
         train_error=float(totals.wrong) / answers,
         information=float(totals.information) / totals.penalties if totals.penalties else None,
         log_groups=math.log(recipe.batch_size),
@@ -228,15 +226,15 @@ def _figures(state: TrainingState, recipe: Recipe, seconds: float) -> str:
     """The running figures of the epoch under way, for the progress bar."""
     totals = state.totals
     parts = [
-        f"epoch {state.epoch + 1}/{recipe.epochs}",
+        f"{state.epoch + 1}/{recipe.epochs}",
         f"loss {float(totals.loss) / totals.groups:.3f}",
         f"error {float(totals.wrong) / (totals.groups * state.network.fold):.1%}",
     ]
     if totals.penalties:
-        parts.append(f"J {float(totals.information) / totals.penalties:.2f} (log m {math.log(recipe.batch_size):.2f})")
+        parts.append(f"J {float(totals.information) / totals.penalties:.2f} of log m {math.log(recipe.batch_size):.2f}")
     if totals.skipped:
         parts.append(f"J left out {totals.skipped}×")
     if state.records and (error := state.records[-1].validation_error) is not None:
-        parts.append(f"validation {error:.1%}")
+        parts.append(f"held out {error:.1%}")
     parts.append(f"{totals.groups * state.network.fold / seconds:,.0f} objects/s")
     return " · ".join(parts)

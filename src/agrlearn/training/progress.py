@@ -4,7 +4,8 @@ import sys
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 
 class TrainingProgress:
@@ -18,16 +19,17 @@ class TrainingProgress:
 
     def __init__(self, total: int, done: int, *, label: str = "training", shown: bool | None = None) -> None:
         console = Console(file=sys.stderr)
+        whole = Column(no_wrap=True)
         self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.description}", table_column=whole),
+            BarColumn(bar_width=20, table_column=whole),
+            TextColumn("{task.percentage:>3.0f}%", table_column=whole),
+            TimeRemainingColumn(compact=True, table_column=whole),
+            TextColumn("left", table_column=whole),
+            # Last, so that a narrow terminal cuts off the least important figures and nothing else.
+            TextColumn("{task.fields[figures]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
             console=console,
+            expand=True,
             transient=True,
             disable=not (console.is_terminal if shown is None else shown),
         )

@@ -44,12 +44,16 @@ class TrainingState:
     skipped_in_a_row: int = 0
     records: list[EpochRecord] = field(default_factory=list)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain values only, so that it loads without running code."""
+    def check_finite(self) -> None:
+        """End a run that has diverged."""
         if not torch.isfinite(self.totals.loss):
             raise TrainingError(
                 f"the loss is no longer finite in epoch {self.epoch + 1}; lower the learning rate, and check the data"
             )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values only, so that it loads without running code; never weights that are lost."""
+        self.check_finite()
         return {
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
