@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agrlearn.information.regularizer import InformationRegularizer
     from agrlearn.networks.aggregated import AggregatedClassifier
     from agrlearn.networks.catalogue import NETWORKS, build_network, load, save
+    from agrlearn.networks.convert import Conversion, aggregate
     from agrlearn.networks.joins import JOINS
     from agrlearn.prediction.predict import predict
     from agrlearn.prediction.protocols import PROTOCOLS, Batched, Contextual, Replicated
@@ -31,6 +32,7 @@ _HOMES = {
     "AggregatedClassifier": "networks.aggregated",
     "Batched": "prediction.protocols",
     "Contextual": "prediction.protocols",
+    "Conversion": "networks.convert",
     "DATASETS": "data.catalogue",
     "Evaluation": "evaluation.evaluate",
     "GroupBatchSampler": "grouping",
@@ -42,6 +44,7 @@ _HOMES = {
     "PROTOCOLS": "prediction.protocols",
     "Recipe": "training.recipe",
     "Replicated": "prediction.protocols",
+    "aggregate": "networks.convert",
     "build_network": "networks.catalogue",
     "cross_entropy": "training.objective",
     "evaluate": "evaluation.evaluate",

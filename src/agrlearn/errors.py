@@ -19,6 +19,10 @@ class DataError(AgrLearnError, ValueError):
     """A data set cannot be used as it is."""
 
 
+class ConversionError(AgrLearnError, ValueError):
+    """A model cannot be turned into an aggregated one as it is."""
+
+
 class RecipeError(AgrLearnError, ValueError):
     """A hyperparameter has a value that cannot work."""
 

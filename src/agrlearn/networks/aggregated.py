@@ -56,6 +56,8 @@ class AggregatedClassifier(nn.Module):
         self.head = nn.Linear(features, fold * num_classes)
         self.description: dict[str, object] | None = None
         """How the catalogue builds this network again, as JSON; None for a network of the user's own."""
+        self.conversion: object | None = None
+        """What `aggregate` changed to make this network; None for a network that was built so."""
 
     def bottleneck(self, groups: Objects) -> Tensor:
         """The representation T: (groups, fold, ...) -> (groups, features)."""

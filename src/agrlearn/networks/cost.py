@@ -1,10 +1,11 @@
 """What a network costs: parameters and multiply-adds."""
 
+from typing import Any
+
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
-
-from agrlearn.grouping import Objects
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 
 def count_parameters(module: nn.Module) -> int:
@@ -16,8 +17,8 @@ def count_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-def count_multiply_adds(module: nn.Module, inputs: Objects) -> int:
-    """Multiply-adds of the matrix products and convolutions of one forward pass over `inputs`, in eval mode.
+def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int:
+    """Multiply-adds of the matrix products and convolutions of one forward pass, in eval mode.
 
     >>> count_multiply_adds(nn.Linear(3, 2), torch.zeros(5, 3))
     30
@@ -25,8 +26,23 @@ def count_multiply_adds(module: nn.Module, inputs: Objects) -> int:
     was_training = module.training
     module.eval()
     try:
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            module(inputs)
+        with torch.no_grad(), _Counter() as counter:
+            module(*inputs, **keywords)
     finally:
         module.train(was_training)
-    return counter.get_total_flops() // 2
+    return counter.operations // 2
+
+
+class _Counter(TorchDispatchMode):
+    """Adds up torch's own formulas, without the module hooks of its FlopCounterMode, which some models upset."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        formula = flop_registry.get(func._overloadpacket)
+        if formula is not None:
+            self.operations += formula(*args, **(kwargs or {}), out_val=result)
+        return result

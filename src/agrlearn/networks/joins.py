@@ -54,6 +54,15 @@ def features(groups: Tensor) -> Tensor:
     return groups.flatten(1)
 
 
+def maximum(groups: Tensor) -> Tensor:
+    """Keep the largest value of the slots: (groups, fold, ...) -> (groups, ...). It forgets which slot it came from.
+
+    >>> maximum(torch.tensor([[[1.0, 5.0], [3.0, 2.0]]]))
+    tensor([[3., 5.]])
+    """
+    return groups.amax(dim=1)
+
+
 def tandem(groups: Tensor, separator: int | None = None) -> Tensor:
     """Put a group's sentences one after the other.
 
@@ -123,7 +132,7 @@ def is_slot_blind(join: str, *, pooling: str = "mean", slotwise: bool = False) -
     (True, False)
     """
     look_up(JOINS, join, "join")
-    return join == "tandem" and pooling == "max" and not slotwise
+    return join == "max" or (join == "tandem" and pooling == "max" and not slotwise)
 
 
 def _expect_dimensions(groups: Tensor, join: str, *, at_least: int) -> None:
@@ -146,6 +155,7 @@ JOINS: dict[str, Callable[[Tensor], Tensor]] = {
     "height": height,
     "features": features,
     "tandem": tandem,
+    "max": maximum,
 }
 
 SLOT_DIMENSION: dict[str, int] = {"width": -1, "height": -2, "tandem": -1}

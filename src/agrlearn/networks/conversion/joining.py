@@ -1,0 +1,247 @@
+"""Where groups are joined in a model whose classifier has been taken off."""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import ConversionError, look_up
+from agrlearn.grouping import Objects, count_objects, map_objects, replicate
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_weights
+from agrlearn.networks.conversion.tracing import Consumer, find_consumers, modules_before, outputs_of
+from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, WidenedBottleneck, widen_input
+from agrlearn.networks.conversion.within import (
+    FirstPiece,
+    JoinPoint,
+    SecondPiece,
+    WholeModel,
+    placeholder_of,
+    replace_module,
+)
+from agrlearn.networks.tokens import SlotEmbedding, TandemJoin
+
+_TOLERANCE = 1e-4  # what counts as the same output after sums in another order
+_FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)  # what models raise at shapes they do not expect
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The three pieces of an aggregated network, and what was widened to make them."""
+
+    shared: nn.Module
+    join: nn.Module | str
+    encoder: nn.Module
+    names: list[str]
+    readers: list[nn.Module]
+    mixer: bool = False
+
+
+class Body:
+    """The model with its classifier taken off, and the ways to join groups in it."""
+
+    def __init__(self, model: nn.Module, objects: Objects, classifier: Classifier, fold: int, join: str) -> None:
+        self.model = model
+        self.objects = objects
+        self.classifier = classifier
+        self.fold = fold
+        self.join = join
+
+    def run(self) -> Tensor:
+        return WholeModel(self.model)(self.objects)
+
+    def joined_at_the_bottleneck(self) -> Parts:
+        return Parts(WholeModel(self.model), "max", nn.Identity(), [], [])
+
+    def joined_at_the_input(
+        self, stem: str | list[str] | None, separator: int | None, slot_embeddings: bool, seed: int
+    ) -> Parts:
+        if self.join == "tandem":
+            return self._joined_in_tandem(stem, separator, slot_embeddings, seed)
+        if not isinstance(self.objects, Tensor):
+            raise ConversionError(
+                f"a model with the inputs {', '.join(self.objects)} cannot be joined at its input; pass at= with the "
+                "name of the module that has brought them together"
+            )
+        if self.join in ("width", "height"):
+            return self._checked(Parts(nn.Identity(), self.join, WholeModel(self.model), [], []), exact=False)
+        readers = self._stem(stem)
+        for reader in readers:
+            refuse_shared_weights(self.model, reader.name, reader.layer)
+            try:
+                widen_input(reader.name, reader.layer, self.fold)
+            except ConversionError as error:
+                raise ConversionError(f"{error}; pass at= with the name of a module to join after") from None
+        names, layers = [reader.name for reader in readers], [reader.layer for reader in readers]
+        return self._checked(Parts(nn.Identity(), self.join, WholeModel(self.model), names, layers), exact=True)
+
+    def joined_after(self, at: str) -> Parts:
+        modules = dict(self.model.named_modules())
+        look_up(modules, at, "module of the model")
+        module = modules[at]
+        _, calls = outputs_of(self.run, {at: module})
+        if len(calls) != 1:
+            raise ConversionError(
+                f"{at} runs {len(calls)} times in a pass; choose a module that runs once to join after"
+            )
+        output = calls[0][2]
+        if not isinstance(output, Tensor) or output.shape[:1] != (count_objects(self.objects),):
+            kind = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise ConversionError(
+                f"{at} gives {kind}, not a Tensor with the objects first; choose another module to join after"
+            )
+        if self.join in ("width", "height", "max"):
+            return self._checked(self._pieces(self.model, at, self.join, [], []), exact=self.join == "max")
+        readers = find_consumers(self.model, self.run, module)
+        dim = _channel_dimension(output, readers)
+        widened = self._try_widening(at, readers, dim)
+        if widened is not None:
+            return widened
+        mixer = SlotMixer(self.fold, output.shape[dim], dim).to(output.device, output.dtype)
+        return self._checked(self._pieces(self.model, at, mixer, [], [mixer], mixer=True), exact=True)
+
+    def _try_widening(self, at: str, readers: list[Consumer], dim: int) -> Parts | None:
+        """The layers after `at` widened, where they are all that read it; None where something else does too."""
+        trial = copy.deepcopy(self.model)
+        try:
+            layers = []
+            for reader in readers:
+                if reader.uses > 1:
+                    return None
+                layer = trial.get_submodule(reader.name)
+                refuse_shared_weights(trial, reader.name, layer)
+                widen_input(reader.name, layer, self.fold)
+                layers.append(layer)
+            parts = self._pieces(trial, at, ChannelJoin(dim), [reader.name for reader in readers], layers)
+            return self._checked(parts, exact=True) if layers else None
+        except ConversionError:
+            return None
+
+    def _pieces(
+        self, model: nn.Module, at: str, join: nn.Module | str, names: list[str], readers: list[nn.Module],
+        *, mixer: bool = False,
+    ) -> Parts:  # fmt: skip
+        module = model.get_submodule(at)
+        point = JoinPoint(module)
+        replace_module(model, at, point)
+        first = FirstPiece(model, point)
+        before = modules_before(model, lambda: first(self.objects), point)
+        # Two placeholders and three groups do not broadcast: whatever goes around `at` shows itself here.
+        trial = Parts(first, join, SecondPiece(model, point, before, placeholder_of(self.objects, 2)), names, readers)
+        try:
+            with torch.no_grad():
+                self.assemble(trial)(replicate(at_least(self.objects, 3), self.fold))
+        except _FAILURES as error:
+            replace_module(model, at, module)
+            raise ConversionError(
+                f"the model cannot go on behind {at} with joined features ({_brief(error)}); what was computed "
+                "before it, or the batch size, is read again behind it; choose another module to join after"
+            ) from error
+        return Parts(
+            first, join, SecondPiece(model, point, before, placeholder_of(self.objects)), names, readers, mixer
+        )
+
+    def _joined_in_tandem(
+        self, stem: str | list[str] | None, separator: int | None, slot_embeddings: bool, seed: int
+    ) -> Parts:
+        names, stride = [], 0
+        if slot_embeddings:
+            [reader] = self._stem(stem)[:1]
+            if not isinstance(reader.layer, nn.Embedding):
+                raise ConversionError(
+                    f"slot embeddings need a word embedding as the stem, got {type(reader.layer).__name__}"
+                )
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                replace_module(self.model, reader.name, SlotEmbedding(reader.layer, self.fold))
+            names, stride = [reader.name], reader.layer.num_embeddings
+        if not isinstance(self.objects, Tensor) and "attention_mask" not in self.objects:
+            raise ConversionError("a mapping of tokens needs input_ids and attention_mask to be joined in tandem")
+        parts = Parts(nn.Identity(), TandemJoin(separator, stride), WholeModel(self.model), names, [])
+        return self._checked(parts, exact=False)
+
+    def _stem(self, names: str | list[str] | None) -> list[Consumer]:
+        if names is not None:
+            chosen = [names] if isinstance(names, str) else names
+            modules = dict(self.model.named_modules())
+            return [Consumer(name, look_up(modules, name, "module of the model"), 1) for name in chosen]
+        readers = find_consumers(self.model, self.run, self.objects)
+        if not readers:
+            raise ConversionError("no layer with weights reads the model's input; name it with stem=, or pass at=")
+        for reader in readers:
+            if reader.uses > 1:
+                raise ConversionError(
+                    f"{reader.name} reads the input {reader.uses} times, as layers shared by two branches do; pass at= "
+                    "with a module to join after"
+                )
+        return readers
+
+    def _checked(self, parts: Parts, *, exact: bool) -> Parts:
+        """The parts, once they have run, and where they should, given what the model gave."""
+        try:
+            network = self.assemble(parts)
+            difference = self.difference(network)
+        except _FAILURES as error:
+            if isinstance(error, ConversionError):
+                raise
+            widened = f"after {', '.join(parts.names)} was widened " if parts.names else ""
+            raise ConversionError(
+                f"the model does not take joined inputs {widened}({_brief(error)}), as when it has a fixed size;"
+                " pass at= with the name of a module to join after"
+            ) from error
+        if exact and not difference <= _TOLERANCE:
+            raise ConversionError(
+                f"the model's output changes by {difference:.2g} when {', '.join(parts.names) or 'a mixer'} reads all "
+                "slots, as when a layer rescales its own weights; pass at= with the name of a module to join after"
+            )
+        return parts
+
+    def assemble(self, parts: Parts, *, widen: bool = False, noise: float = 0.0) -> AggregatedClassifier:
+        """A network with the classifier's weights in every head."""
+        classes, features = self.classifier.weight.shape
+        repeats = self.fold if widen else 1
+        encoder = nn.Sequential(parts.encoder, WidenedBottleneck(features, self.fold)) if widen else parts.encoder
+        network = AggregatedClassifier(
+            encoder,
+            features=features * repeats,
+            fold=self.fold,
+            num_classes=classes,
+            join=parts.join,
+            shared=parts.shared,
+            noise=noise,
+        )
+        network.to(self.classifier.weight.device).eval()
+        with torch.no_grad():
+            network.head.weight.copy_(self.classifier.weight.repeat(self.fold, repeats) / repeats)
+            bias = self.classifier.bias
+            network.head.bias.copy_(torch.zeros(classes * self.fold) if bias is None else bias.repeat(self.fold))
+        return network
+
+    @torch.no_grad()
+    def difference(self, network: AggregatedClassifier) -> float:
+        """The largest change of a logit with one object in every slot, relative to the largest logit above 1."""
+        mine, before = network(replicate(self.objects, self.fold)), self.classifier.scores
+        return float((mine - before[:, None]).abs().max() / before.abs().max().clamp(min=1.0))
+
+
+def _channel_dimension(output: Tensor, readers: list[Consumer]) -> int:
+    """Where a module's output has its channels: 1 for convolutions, last for everything that works on tokens."""
+    if output.ndim == 2:
+        return -1
+    if readers and isinstance(readers[0].layer, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
+        return 1
+    if readers and readers[0].layer.__class__.__name__.startswith(("Linear", "LayerNorm", "LSTM", "GRU", "RNN")):
+        normed = getattr(readers[0].layer, "normalized_shape", output.shape[-1:])
+        return -1 if output.shape[-1] in (*normed, getattr(readers[0].layer, "in_features", None)) else 1
+    return 1 if output.ndim > 3 else -1
+
+
+def at_least(objects: Objects, count: int) -> Objects:
+    """The first `count` objects, repeated where there are fewer."""
+    have = count_objects(objects)
+    return map_objects(lambda tensor: tensor[torch.arange(count, device=tensor.device) % have], objects)
+
+
+def _brief(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

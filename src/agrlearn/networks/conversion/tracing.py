@@ -1,0 +1,151 @@
+"""Seeing how tensors flow through a model that somebody else wrote, by running it once."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from agrlearn.grouping import Objects
+
+_OPAQUE = (nn.RNNBase, nn.MultiheadAttention)
+_CHANNELWISE = (nn.modules.batchnorm._BatchNorm,)
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A weighted layer that reads the traced tensor, directly or through operations without weights."""
+
+    name: str
+    layer: nn.Module
+    uses: int
+
+
+def call(model: nn.Module, objects: Objects) -> Any:
+    """Run a model on a batch: a Tensor as its argument, a mapping as keywords."""
+    return model(objects) if isinstance(objects, Tensor) else model(**objects)
+
+
+Run = Callable[[], Any]
+"""Runs a model once on some objects."""
+
+
+def find_consumers(model: nn.Module, run: Run, source: Objects | nn.Module) -> list[Consumer]:
+    """The weighted layers that read `source`, the model's input or a module's output, in order of use."""
+    flow = _Flow()
+    handles = []
+    uses: dict[str, int] = {}
+    units = {name: module for name, module in model.named_modules() if is_weighted_unit(module)}
+
+    def enter(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple, kwargs: dict) -> None:
+            if flow.inside == 0 and flow.touches((args, kwargs)):
+                uses[name] = uses.get(name, 0) + 1
+            flow.inside += 1
+
+        return hook
+
+    def leave(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
+            flow.inside -= 1
+            # Channel by channel, a normalisation can be widened along with its input: what it makes is read next.
+            if name in uses and flow.inside == 0 and isinstance(module, _CHANNELWISE):
+                flow.tag(output)
+
+        return hook
+
+    for name, unit in units.items():
+        handles.append(unit.register_forward_pre_hook(enter(name), with_kwargs=True))
+        handles.append(unit.register_forward_hook(leave(name), with_kwargs=True))
+    if isinstance(source, nn.Module):
+        handles.append(source.register_forward_hook(lambda module, args, output: flow.tag(output)))
+    else:
+        flow.tag(dict(source) if not isinstance(source, Tensor) else source)
+    with torch.no_grad(), _hooks(handles), flow:
+        run()
+    return [Consumer(name, units[name], count) for name, count in uses.items()]
+
+
+def modules_before(model: nn.Module, run: Run, point: nn.Module) -> list[nn.Module]:
+    """The modules that have run and returned before `point` is entered."""
+    done: list[nn.Module] = []
+    reached = False
+
+    def arrive(module: nn.Module, args: Any) -> None:
+        nonlocal reached
+        reached = True
+
+    def note(module: nn.Module, args: Any, output: Any) -> None:
+        if not reached:
+            done.append(module)
+
+    handles = [point.register_forward_pre_hook(arrive), *(m.register_forward_hook(note) for m in model.modules())]
+    with torch.no_grad(), _hooks(handles):
+        run()
+    return done
+
+
+def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[str, Any, Any]]]:
+    """What the run returns, and (name, input, output) of every call of `layers`, in order."""
+    calls: list[tuple[str, Any, Any]] = []
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda module, args, output: calls.append((name, args[0] if args else None, output))
+
+    with torch.no_grad(), _hooks(layer.register_forward_hook(note(name)) for name, layer in layers.items()):
+        result = run()
+    return result, calls
+
+
+def is_weighted_unit(module: nn.Module) -> bool:
+    """Whether a module works on its input with parameters of its own and is not a container."""
+    if isinstance(module, _OPAQUE):
+        return True
+    own = next(module.parameters(recurse=False), None)
+    return own is not None and next(module.children(), None) is None
+
+
+class _Flow(TorchFunctionMode):
+    """Follows tagged tensors through operations outside of weighted layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = 0
+        self._tagged: dict[int, Tensor] = {}  # the tensors themselves too, lest an identity be used again
+
+    def tag(self, things: Any) -> None:
+        for tensor in _tensors(things):
+            self._tagged[id(tensor)] = tensor
+
+    def touches(self, things: Any) -> bool:
+        return any(id(tensor) in self._tagged for tensor in _tensors(things))
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.inside == 0 and self.touches((args, kwargs)):
+            self.tag(result)
+        return result
+
+
+def _tensors(things: Any) -> Iterator[Tensor]:
+    if isinstance(things, Tensor):
+        yield things
+    elif isinstance(things, dict):
+        for thing in things.values():
+            yield from _tensors(thing)
+    elif isinstance(things, list | tuple):
+        for thing in things:
+            yield from _tensors(thing)
+
+
+@contextmanager
+def _hooks(handles: Iterable[Any]) -> Iterator[None]:
+    kept = list(handles)
+    try:
+        yield
+    finally:
+        for handle in kept:
+            handle.remove()

@@ -1,0 +1,114 @@
+"""Layers that read `fold` objects instead of one, with their weights kept."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from agrlearn.errors import ConversionError
+
+
+def widen_input(name: str, layer: nn.Module, fold: int) -> None:
+    """Make `layer` read `fold` inputs side by side, so that `fold` equal inputs give what one gave before.
+
+    Weights are tiled and divided by `fold`; a batch normalisation's are tiled.
+    """
+    if isinstance(layer, nn.modules.conv._ConvNd) and not layer.transposed and layer.groups == 1:
+        layer.in_channels *= fold
+        _tile(layer, "weight", fold)
+    elif isinstance(layer, nn.Linear):
+        layer.in_features *= fold
+        _tile(layer, "weight", fold)
+    elif isinstance(layer, nn.RNNBase):
+        layer.input_size *= fold
+        for weight in ("weight_ih_l0", "weight_ih_l0_reverse"):
+            if hasattr(layer, weight):
+                _tile(layer, weight, fold)
+        layer.flatten_parameters()
+    elif isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        layer.num_features *= fold
+        for held in ("weight", "bias", "running_mean", "running_var"):
+            value = getattr(layer, held)
+            if value is not None:
+                tiled = value.detach().repeat(fold)
+                setattr(layer, held, nn.Parameter(tiled) if isinstance(value, nn.Parameter) else tiled)
+    else:
+        raise ConversionError(f"{name} ({type(layer).__name__}) cannot be widened to read {fold} objects")
+
+
+def _tile(layer: nn.Module, name: str, fold: int) -> None:
+    weight: Tensor = getattr(layer, name)
+    tiled = weight.detach().repeat(1, fold, *[1] * (weight.ndim - 2)) / fold
+    setattr(layer, name, nn.Parameter(tiled, requires_grad=weight.requires_grad))
+
+
+def widened_weights(layer: nn.Module) -> list[nn.Parameter]:
+    """The weights of a widened layer that tell the slots apart once they differ."""
+    names = ("weight_ih_l0", "weight_ih_l0_reverse") if isinstance(layer, nn.RNNBase) else ("weight",)
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        return []
+    return [getattr(layer, name) for name in names if hasattr(layer, name)]
+
+
+@torch.no_grad()
+def add_slot_noise(weights: Sequence[Tensor], slot_noise: float, random: torch.Generator) -> None:
+    """Break the symmetry of equal slots by noise, in units of each weight's own spread."""
+    for weight in weights:
+        spread = weight.std() if weight.numel() > 1 else weight.abs().mean()
+        noise = torch.randn(weight.shape, generator=random).to(weight.device, weight.dtype)
+        weight.add_(noise * spread, alpha=slot_noise)
+
+
+class SlotMixer(nn.Module):
+    """A 1×1 layer from all slots' channels to the channels of one, starting as the slots' mean.
+
+    Args:
+        channels: of one slot's features.
+        dim: where the channels are in an object's features: 1, or -1 for features with channels last.
+    """
+
+    def __init__(self, fold: int, channels: int, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.weight = nn.Parameter(torch.eye(channels).repeat(1, fold) / fold)
+
+    def forward(self, groups: Tensor) -> Tensor:
+        """(groups, fold, channels, ...) -> (groups, channels, ...), or with the channels last."""
+        joined = join_channels(groups, self.dim)
+        if self.dim == -1:
+            return F.linear(joined, self.weight)
+        return F.conv1d(joined.flatten(2), self.weight[:, :, None]).unflatten(2, joined.shape[2:])
+
+
+class ChannelJoin(nn.Module):
+    """Concatenates the slots' channels: (groups, fold, channels, ...) -> (groups, fold * channels, ...)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, groups: Tensor) -> Tensor:
+        return join_channels(groups, self.dim)
+
+
+def join_channels(groups: Tensor, dim: int) -> Tensor:
+    """Concatenate the slots' features along the dimension of an object's channels, 1 or -1."""
+    return groups.flatten(1, 2) if dim == 1 else torch.cat(groups.unbind(1), dim=-1)
+
+
+class WidenedBottleneck(nn.Module):
+    """A further feature layer, `fold` times as wide as T, that starts as copies of T.
+
+    GELU has value 0 and slope ½ at 0, so that the new units start without effect and learn from the first step.
+    """
+
+    def __init__(self, features: int, fold: int) -> None:
+        super().__init__()
+        self.fold = fold
+        self.extra = nn.Linear(features, fold * features)
+        nn.init.zeros_(self.extra.weight)
+        nn.init.zeros_(self.extra.bias)
+
+    def forward(self, t: Tensor) -> Tensor:
+        return t.repeat(1, self.fold) + F.gelu(self.extra(t))

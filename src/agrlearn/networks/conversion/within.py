@@ -1,0 +1,153 @@
+"""A model of somebody else's in two pieces, without touching its forward: up to a module, and from there to T.
+
+The pieces are the same model, run with a `JoinPoint` in the place of the module. The first stops there; the second
+lets everything before it see one placeholder object and goes on with the features it is given.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import ConversionError
+from agrlearn.grouping import Objects
+from agrlearn.networks.conversion.tracing import call
+
+
+class ReachedError(BaseException):
+    """Carries features out of a forward pass whose rest is not needed."""
+
+    def __init__(self, features: Any) -> None:
+        self.features = features
+
+
+class JoinPoint(nn.Module):
+    """Stands in for the module after which the slots are joined."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.stops = False
+        self.given: Tensor | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.given is not None:
+            return self.given
+        output = self.inner(*args, **kwargs)
+        if self.stops:
+            raise ReachedError(output)
+        return output
+
+    def __getattr__(self, name: str) -> Any:
+        # Models ask their parts for more than forward, such as patch_embed.num_patches.
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
+
+
+class Tap(nn.Module):
+    """Stands in for the classifier and hands out what it would have read: the bottleneck T."""
+
+    def __init__(self, *, stops: bool) -> None:
+        super().__init__()
+        self.stops = stops
+        """Whether the model goes on behind its classifier, which is then not run."""
+
+    def forward(self, t: Tensor) -> Tensor:
+        if self.stops:
+            raise ReachedError(t)
+        return t
+
+
+class WholeModel(nn.Module):
+    """Objects, or joined ones, to T: (objects, ...) -> (objects, features)."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, objects: Objects) -> Tensor:
+        try:
+            t = call(self.model, objects)
+        except ReachedError as reached:
+            t = reached.features
+        return t.flatten(1)
+
+
+class FirstPiece(nn.Module):
+    """Objects to the features after the join point. It registers no parameters: `SecondPiece` holds the model."""
+
+    def __init__(self, model: nn.Module, point: JoinPoint) -> None:
+        super().__init__()
+        self._parts = (model, point)  # a tuple, so that the model's parameters are not registered twice
+
+    def forward(self, objects: Objects) -> Tensor:
+        model, point = self._parts
+        point.stops = True
+        try:
+            call(model, objects)
+        except ReachedError as reached:
+            return reached.features
+        finally:
+            point.stops = False
+        raise ConversionError("the model no longer runs the module after which the slots are joined")
+
+
+class SecondPiece(nn.Module):
+    """Joined features to T."""
+
+    def __init__(self, model: nn.Module, point: JoinPoint, before: list[nn.Module], placeholder: Objects) -> None:
+        super().__init__()
+        self.whole = WholeModel(model)
+        self._parts = (point, tuple(before))
+        self._names = () if isinstance(placeholder, Tensor) else tuple(placeholder)
+        for name, tensor in [("", placeholder)] if isinstance(placeholder, Tensor) else placeholder.items():
+            self.register_buffer(f"placeholder_{name}", tensor, persistent=False)
+
+    def forward(self, joined: Tensor) -> Tensor:
+        point, before = self._parts
+        point.given = joined
+        try:
+            with _evaluating(before):
+                return self.whole(self._placeholder())
+        finally:
+            point.given = None
+
+    def _placeholder(self) -> Objects:
+        if self._names:
+            return {name: self.get_buffer(f"placeholder_{name}") for name in self._names}
+        return self.get_buffer("placeholder_")
+
+
+@contextmanager
+def _evaluating(modules: tuple[nn.Module, ...]) -> Iterator[None]:
+    """The placeholder must not move running statistics, nor be refused by a normalisation for being alone."""
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def replace_module(model: nn.Module, name: str, new: nn.Module) -> nn.Module:
+    """Put `new` where the module called `name` is, through whatever containers; the old module."""
+    parent_name, _, child = name.rpartition(".")
+    parent = model.get_submodule(parent_name)
+    old = parent.get_submodule(child)
+    setattr(parent, child, new)  # containers too hold their children as attributes
+    return old
+
+
+def placeholder_of(objects: Objects, count: int = 1) -> Objects:
+    """Objects to run the layers before the join on: zeros, or for tokens those of the example."""
+
+    def make(tensor: Tensor) -> Tensor:
+        return torch.zeros_like(tensor[:count]) if tensor.is_floating_point() else tensor[:count].clone()
+
+    return make(objects) if isinstance(objects, Tensor) else {name: make(tensor) for name, tensor in objects.items()}

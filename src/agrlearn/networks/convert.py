@@ -1,0 +1,172 @@
+"""aggregate(): a classifier that somebody else wrote becomes one that classifies groups."""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import ConversionError, look_up
+from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, replicate
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.conversion.classifier import take_off_classifier
+from agrlearn.networks.conversion.joining import Body, at_least
+from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
+from agrlearn.networks.cost import count_multiply_adds, count_parameters
+from agrlearn.networks.joins import JOINS
+from agrlearn.seeding import generator
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What `aggregate` changed."""
+
+    fold: int
+    join: str
+    at: str | None
+    """The module after which the slots are joined; None at the input."""
+    widened: tuple[str, ...]
+    """Layers that now read all slots."""
+    mixer: bool
+    """Whether a 1×1 layer brings the joined channels back to those of one slot."""
+    classifier: str
+    slot_blind: bool
+    parameters: tuple[int, int]
+    """Before and after."""
+    multiply_adds: tuple[int, int]
+    """Of one object before, and of one group after."""
+    difference: float
+    """The largest change of a logit, relative to the largest one, for one object in every slot before slot noise."""
+
+    def __str__(self) -> str:
+        where = "at the input" if self.at is None else f"after {self.at}"
+        changed = "a 1×1 mixer" if self.mixer else ", ".join(self.widened) or "no layer"
+        growth = self.multiply_adds[1] / max(1, self.multiply_adds[0])
+        parameters, costs = self.parameters, self.multiply_adds
+        return (
+            f"aggregated: {self.fold} objects a pass, joined {where} ({self.join})\n"
+            f"  now reading all slots: {changed}; {self.classifier} became {self.fold} heads\n"
+            f"  parameters {parameters[0]:,} -> {parameters[1]:,}\n"
+            f"  multiply-adds {costs[0]:,} an object -> {costs[1]:,} a group of {self.fold} ({growth:.2f} times)\n"
+            f"  slots {'cannot' if self.slot_blind else 'can'} be told apart\n"
+            f"  one object in every slot changes its logits by {self.difference:.0e} of the largest, before slot noise"
+        )
+
+
+def aggregate(
+    model: nn.Module,
+    fold: int,
+    example: Objects,
+    *,
+    at: str | None = None,
+    join: str | None = None,
+    stem: str | list[str] | None = None,
+    classifier: str | None = None,
+    slot_noise: float = 0.1,
+    widen: bool = False,
+    separator: int | None = None,
+    slot_embeddings: bool = False,
+    noise: float = 0.0,
+    seed: int = 0,
+    verbose: bool = True,
+) -> AggregatedClassifier:
+    """Turn a classifier into one that classifies `fold` objects in one pass, keeping its weights.
+
+    The model is copied and left as it was. Its stem (or the layers after `at`) is widened with tiled weights, its
+    classifier becomes `fold` heads, and one object in every slot gives what the model gave, up to `slot_noise`.
+
+    Args:
+        example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords.
+        at: the name of a module to join after; what comes before it runs once per object, for all protocols.
+        join: channels, width, height, features, tandem or max; by default channels for images and series, features for
+            vectors, tandem for tokens. With max and no `at`, the slots are joined at the bottleneck.
+        stem: the layers that read the input, where they are not found by running the example.
+        classifier: the layer that makes the class scores, where it is not found.
+        slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output
+            exactly, but equal slots are a saddle point of training.
+        widen: give the bottleneck `fold` times its width, as the paper does, by a further feature layer.
+        separator: a token to put between sentences.
+        slot_embeddings: let words know their slot, for token models.
+        noise: see `AggregatedClassifier`.
+        seed: of the slot noise and of new weights.
+        verbose: print what was changed; `network.conversion` holds it as data.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 6 * 6, 10))
+    >>> network = aggregate(model, 2, torch.zeros(2, 3, 8, 8), verbose=False)
+    >>> network(torch.zeros(5, 2, 3, 8, 8)).shape
+    torch.Size([5, 2, 10])
+    """
+    if fold < 1:
+        raise ConversionError(f"fold is the number of objects in a group and at least 1, got {fold}")
+    _check_example(example)
+    objects = at_least(example, 2)
+    join = join or _default_join(objects, at)
+    look_up(JOINS, join, "join")
+    draft = copy.deepcopy(model).eval()
+    classifier_layer = take_off_classifier(draft, objects, classifier)
+    body = Body(draft, objects, classifier_layer, fold, join)
+    if join == "max" and at is None:
+        parts = body.joined_at_the_bottleneck()
+    elif at is None:
+        parts = body.joined_at_the_input(stem, separator, slot_embeddings, seed)
+    else:
+        parts = body.joined_after(at)
+    network = body.assemble(parts, widen=widen, noise=noise)
+    difference = body.difference(network)
+    network.slot_blind = _is_slot_blind(network, objects, join)
+
+    random = generator(seed)
+    if fold > 1:
+        add_slot_noise([weight for reader in parts.readers for weight in widened_weights(reader)], slot_noise, random)
+        add_slot_noise([network.head.weight], slot_noise, random)
+    one = map_objects(lambda tensor: tensor[:1], objects)
+    network.conversion = Conversion(
+        fold=fold,
+        join=join,
+        at=at,
+        widened=tuple(parts.names),
+        mixer=parts.mixer,
+        classifier=classifier_layer.name,
+        slot_blind=network.slot_blind,
+        parameters=(count_parameters(model), count_parameters(network)),
+        multiply_adds=(
+            count_multiply_adds(model, one) if isinstance(one, Tensor) else count_multiply_adds(model, **one),
+            count_multiply_adds(network, replicate(one, fold)),
+        ),
+        difference=difference,
+    )
+    if verbose:
+        print(network.conversion)
+    return network.train(model.training)
+
+
+def _default_join(objects: Objects, at: str | None) -> str:
+    first = first_tensor(objects)
+    if at is not None:
+        return "channels"
+    if not isinstance(objects, Tensor) or not first.is_floating_point():
+        return "tandem"
+    return "features" if first.ndim == 2 else "channels"
+
+
+@torch.no_grad()
+def _is_slot_blind(network: AggregatedClassifier, objects: Objects, join: str) -> bool:
+    """Whether exchanging a group's objects leaves T as it is: for joins by layers that read the slots apart, never."""
+    if join == "max":
+        return True
+    if join in ("channels", "features") or network.fold == 1:
+        return False
+    groups = group(at_least(objects, 2 * network.fold), network.fold)
+    flipped = map_objects(lambda tensor: tensor.flip(1), groups)
+    t = network.bottleneck(groups)
+    return bool((t - network.bottleneck(flipped)).abs().max() <= 1e-6 * t.abs().max())
+
+
+def _check_example(example: Objects) -> None:
+    if isinstance(example, tuple | list):
+        raise ConversionError(
+            "the example is a tuple; pass a Tensor of objects, or a mapping of argument names to tensors for a model "
+            "with several inputs"
+        )
+    if count_objects(example) == 0:
+        raise ConversionError("the example is empty; pass a batch of at least one object")
