@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "agrlearn"
 
 ORDER = [
     "errors", "seeding", "files", "grouping", "data", "information", "networks", "prediction", "evaluation", "training",
-    "experiments", "cli",
+    "sklearn", "experiments", "cli",
 ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agrlearn.networks.joins import JOINS
     from agrlearn.prediction.predict import predict
     from agrlearn.prediction.protocols import PROTOCOLS, Batched, Contextual, Replicated
+    from agrlearn.sklearn import AgrLearnClassifier
     from agrlearn.training.history import History
     from agrlearn.training.loop import fit
     from agrlearn.training.objective import cross_entropy
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = version("agrlearn")
 
 _HOMES = {
+    "AgrLearnClassifier": "sklearn",
     "AgrLearnError": "errors",
     "AggregatedClassifier": "networks.aggregated",
     "Batched": "prediction.protocols",

@@ -109,7 +109,7 @@ def test_network_options_reach_the_network(table, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "absent.npz"], "there is no file absent.npz"),
+        (["train", "absent.npz"], "there is no file or folder absent.npz"),
         (["train", "digit"], "did you mean 'digits'"),
         (["train", "TABLE", "--fold", "0"], "at least 1"),
         (["train", "TABLE", "--fold", "200"], "fold=200 is larger than the data set of 135 objects"),

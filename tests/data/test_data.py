@@ -119,7 +119,7 @@ def test_files_that_are_missing_or_of_another_kind_get_a_sentence(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         open_source(str(tmp_path / "broken.npz"))
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(DataError, match=r"not an \.npz file"):
+    with pytest.raises(DataError, match=r"none of the kinds that can be read: \.npz"):
         open_source(str(tmp_path / "notes.txt"))
     with pytest.raises(UnknownNameError, match="did you mean 'digits'"):
         open_source("digit")
@@ -142,7 +142,7 @@ def test_batches_of_any_dataset_are_those_of_the_set_in_memory(vectors):
     for start in (0, 4):
         mine, theirs = (list(batches(data, sampler, start=start)) for data in (vectors, pairs))
         assert len(mine) == len(theirs) == len(sampler) - start
-        for (objects, labels), (others, other_labels) in zip(mine, theirs, strict=True):
+        for (objects, labels, _), (others, other_labels, _) in zip(mine, theirs, strict=True):
             assert torch.equal(objects, others)
             assert torch.equal(labels, other_labels)
     assert torch.equal(fetch(pairs, torch.tensor([3, 1]))[0], vectors.objects[[3, 1]])

@@ -14,15 +14,20 @@ from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, sav
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.standardize import Standardize
 
-SHAPES = {"small-cnn": (2, 8, 8), "mlp": (6,)}
+SHAPES = {"small-cnn": (2, 8, 8), "mlp": (6,), "sentence-cnn": (9,)}
+OPTIONS = {"sentence-cnn": {"vocabulary": 30, "embedding": 8, "maps": 4}}
+
+
+def make(name, fold):
+    return build_network(name, object_shape=SHAPES[name], num_classes=5, fold=fold, **OPTIONS.get(name, {}))
 
 
 @pytest.mark.parametrize("fold", [1, 2, 4])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_meets_the_contract(name, fold, tmp_path):
     shape = SHAPES[name]
-    network = build_network(name, object_shape=shape, num_classes=5, fold=fold)
-    groups = torch.rand(7, fold, *shape)
+    network = make(name, fold)
+    groups = torch.randint(0, 30, (7, fold, *shape)) if name.startswith("sentence") else torch.rand(7, fold, *shape)
     for mode in (network.train(), network.eval()):
         logits, t = mode(groups, with_bottleneck=True)
         assert logits.shape == (7, fold, 5)
@@ -41,7 +46,7 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_last_feature_layer_is_widened_by_fold(name):
-    widths = [build_network(name, object_shape=SHAPES[name], num_classes=5, fold=fold).features for fold in (1, 2, 4)]
+    widths = [make(name, fold).features for fold in (1, 2, 4)]
     assert widths == [widths[0], 2 * widths[0], 4 * widths[0]]
 
 

@@ -17,6 +17,8 @@ def evaluate(
     samples: int = 0,
     seed: int = 0,
     batch_size: int = 256,
+    network: str | None = None,
+    skip_bad: bool = False,
 ) -> None:
     """Compare the predictions of RUN's network with the labels of DATA, and tell how fast it predicts.
 
@@ -25,7 +27,8 @@ def evaluate(
     run
         The directory of a finished run.
     data
-        A data set by name (its test part is used), or an .npz file with arrays x and y.
+        A data set by name (its test part is used), an .npz file with arrays x and y, a table, or a folder of class
+        folders of images.
     protocol
         replicated, batched or contextual; by default all that the network can answer.
     draws
@@ -38,33 +41,37 @@ def evaluate(
         Of the random groups.
     batch_size
         Groups per pass.
+    network
+        For a run whose network comes from a Python file: that file and function, which are run.
+    skip_bad
+        Leave out files and rows that cannot be read.
     """
     from rich.console import Console
     from rich.table import Table
 
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
-    from agrlearn.data.catalogue import open_source
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, tell_about
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.throughput import objects_per_second
     from agrlearn.grouping import first_tensor, map_objects
     from agrlearn.prediction.cost import multiply_adds_per_object
     from agrlearn.prediction.protocols import PROTOCOLS
 
-    network, class_names = open_run(run)
-    source = open_source(data)
-    check_shapes(network, source.unseen.objects, data)
+    built, class_names = open_run(run, network)
+    source = open_like_training(data, run, skip_bad=skip_bad)
+    tell_about(source)
+    check_shapes(built, source.unseen.objects, data)
     test_set = source.labelled(source.unseen, class_names)
-    names = [protocol] if protocol else ["replicated"] if network.fold == 1 or network.slot_blind else list(PROTOCOLS)
+    names = [protocol] if protocol else ["replicated"] if built.fold == 1 or built.slot_blind else list(PROTOCOLS)
 
     protocols = {name: make_protocol(name, run, draws=draws, seed=seed, context=context) for name in names}
     results = {
-        name: evaluate_network(network, test_set, chosen, batch_size=batch_size, samples=samples)
+        name: evaluate_network(built, test_set, chosen, batch_size=batch_size, samples=samples)
         for name, chosen in protocols.items()
     }
     some = map_objects(lambda tensor: tensor[:_OBJECTS_TIMED], test_set.objects)
-    speeds = objects_per_second([(network, chosen) for chosen in protocols.values()], some, batch_size=batch_size)
+    speeds = objects_per_second([(built, chosen) for chosen in protocols.values()], some, batch_size=batch_size)
 
-    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {network.fold}, draws: {draws}")
+    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {built.fold}, draws: {draws}")
     for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
         table.add_column(column, justify="left" if column == "prediction" else "right")
     table.add_column("multiply-adds / object", justify="right")
@@ -79,7 +86,7 @@ def evaluate(
             f"{result.brier:.4f}",
             " ".join(heads) + (" …" if len(result.head_errors) > 8 else ""),
             f"{100 * result.head_disagreement:.1f}",
-            f"{multiply_adds_per_object(network, first_tensor(test_set.objects)[:1], chosen):,.0f}",
+            f"{multiply_adds_per_object(built, first_tensor(test_set.objects)[:1], chosen):,.0f}",
             f"{speed:,.0f}",
         )
     console = Console()

@@ -24,10 +24,11 @@ def _catalogues() -> None:
     from agrlearn.data.catalogue import DATASETS
     from agrlearn.networks.catalogue import NETWORKS
     from agrlearn.networks.joins import JOINS
+    from agrlearn.networks.outside import CONVERSION_OPTIONS
     from agrlearn.prediction.protocols import PROTOCOLS
 
     print(f"agrlearn {version('agrlearn')}, torch {version('torch')}\n")
-    print("Data sets (or any .npz file with arrays x and y):")
+    print("Data sets (or your own: an .npz file, a table, a folder of images; see agrlearn train --help):")
     for name, opener in DATASETS.items():
         print(f"  {name:15} {_first_line(opener)}")
     print("\nNetworks, with their options (--net.NAME VALUE):")
@@ -39,6 +40,9 @@ def _catalogues() -> None:
             if value.kind is value.KEYWORD_ONLY
         ]
         print(f"  {'':15} {', '.join(options)}")
+    options = [f"{key.replace('_', '-')} ({value or 'found'})" for key, value in CONVERSION_OPTIONS.items()]
+    print(f"  {'timm:NAME':15} A model of timm, or FILE.py:FUNCTION, made to read groups by aggregate().")
+    print(f"  {'':15} {', '.join(options)}")
     print("\nJoins, how a group becomes one input:")
     for name, join in JOINS.items():
         print(f"  {name:15} {_first_line(join).split(':')[0]}")

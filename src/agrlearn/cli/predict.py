@@ -14,6 +14,8 @@ def predict(
     samples: int = 0,
     seed: int = 0,
     batch_size: int = 256,
+    network: str | None = None,
+    skip_bad: bool = False,
     output: Path | None = None,
 ) -> None:
     """Predict every object of DATA with the network of RUN.
@@ -26,7 +28,8 @@ def predict(
     run
         The directory of a finished run.
     data
-        A data set by name (its test part is predicted), or an .npz file with an array x.
+        A data set by name (its test part is predicted), an .npz file with an array x, a table, or a folder of class
+        folders of images.
     protocol
         replicated (each object in every slot: an ensemble), batched (other objects in the slots: fast), or contextual
         (beside random training objects).
@@ -40,23 +43,27 @@ def predict(
         Of the random groups.
     batch_size
         Groups per pass.
+    network
+        For a run whose network comes from a Python file: that file and function, which are run.
+    skip_bad
+        Leave out files and rows that cannot be read.
     output
         The CSV file to write; by default predictions.csv in RUN.
     """
     import csv
     import io
 
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
-    from agrlearn.data.catalogue import open_source
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, tell_about
     from agrlearn.files import write_atomically
     from agrlearn.prediction.predict import predict as predict_objects
 
-    network, class_names = open_run(run)
-    source = open_source(data)
-    check_shapes(network, source.unseen.objects, data)
+    built, class_names = open_run(run, network)
+    source = open_like_training(data, run, skip_bad=skip_bad)
+    tell_about(source)
+    check_shapes(built, source.unseen.objects, data)
     chosen = make_protocol(protocol, run, draws=draws, seed=seed, context=context)
     probabilities = predict_objects(
-        network, source.unseen.objects, chosen, batch_size=batch_size, samples=samples, seed=seed
+        built, source.unseen.objects, chosen, batch_size=batch_size, samples=samples, seed=seed
     )
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from agrlearn.prediction.protocols import PredictionProtocol
 
 _DATA_FILE = "data.json"
+_BAD_FILE = "left_out.tsv"
 
 
 def split_source(source: "Source", fraction: float) -> "tuple[LabelledSet, LabelledSet | None]":
-    """The training part and the part to validate on: the source's own test part, or a random fraction of all."""
+    """The training part and the part to validate on: the source's own test part, or a fraction of every class."""
     import torch
 
     from agrlearn.seeding import generator
@@ -28,45 +29,77 @@ def split_source(source: "Source", fraction: float) -> "tuple[LabelledSet, Label
     everything = source.labelled(source.train)
     if source.test is not None:
         return everything, source.labelled(source.test, everything.class_names)
-    held_out = round(fraction * len(everything))
-    if held_out == 0:
+    if fraction == 0.0:
         return everything, None
-    if held_out == len(everything):
-        raise DataError(f"{source.name} has {len(everything)} objects, too few to hold out {fraction:.0%} of them")
     order = torch.randperm(len(everything), generator=generator(0))
-    return everything.subset(order[held_out:]), everything.subset(order[:held_out])
+    held_out = torch.zeros(len(everything), dtype=torch.bool)
+    for number, name in enumerate(everything.class_names):
+        members = order[everything.labels[order] == number]
+        if len(members) < 2:
+            raise DataError(
+                f"{source.name} has a single object of the class {name!r}, too few to hold one out; add more, or "
+                "train on all with --validation-fraction 0"
+            )
+        held_out[members[: max(1, round(fraction * len(members)))]] = True
+    return everything.subset(order[~held_out[order]]), everything.subset(order[held_out[order]])
 
 
-def remember_data(run_dir: Path, source: str, fraction: float) -> None:
-    """Note in the run directory what it trains on."""
+def remember_data(run_dir: Path, source: "Source", fraction: float) -> None:
+    """Note in the run directory what it trains on, how that became objects, and what was left out."""
     from agrlearn.files import write_atomically
 
-    stored = str(Path(source).resolve()) if Path(source).exists() else source
-    write_atomically(run_dir / _DATA_FILE, json.dumps({"source": stored, "validation_fraction": fraction}) + "\n")
+    stored = str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
+    about = {"source": stored, "validation_fraction": fraction, "preparation": source.preparation}
+    write_atomically(run_dir / _DATA_FILE, json.dumps(about) + "\n")
+    if source.bad:
+        write_atomically(run_dir / _BAD_FILE, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
+
+
+def tell_about(source: "Source", run_dir: Path | None = None) -> None:
+    """Say aloud what was guessed and what was left out."""
+    for remark in source.remarks:
+        print(f"{source.name}: {remark}")
+    if source.bad:
+        where = f", listed in {run_dir / _BAD_FILE}" if run_dir else ""
+        print(f"{source.name}: left out {len(source.bad)} that cannot be read{where}")
+
+
+def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False) -> "Source":
+    """Data for a trained network: they become objects as its training data did."""
+    from agrlearn.data.catalogue import open_source
+
+    file = run_dir / _DATA_FILE
+    about = json.loads(file.read_text()) if file.exists() else {}
+    return open_source(data, preparation=about.get("preparation"), skip_bad=skip_bad)
 
 
 def training_objects(run_dir: Path) -> "Objects":
     """The objects that a run was trained on, read again from where they were."""
-    from agrlearn.data.catalogue import open_source
-
     file = run_dir / _DATA_FILE
     if not file.exists():
         raise RunError(f"{run_dir} does not tell its training data; name them with --context")
     about = json.loads(file.read_text())
-    train_set, _ = split_source(open_source(about["source"]), about["validation_fraction"])
+    source = open_like_training(about["source"], run_dir, skip_bad=True)
+    train_set, _ = split_source(source, about["validation_fraction"])
     return train_set.objects
 
 
-def open_run(run_dir: Path) -> "tuple[AggregatedClassifier, tuple[str, ...]]":
-    """A run's trained network and its class names."""
-    from agrlearn.networks.catalogue import load, saved_class_names
+def open_run(run_dir: Path, network: str | None = None) -> "tuple[AggregatedClassifier, tuple[str, ...]]":
+    """A run's trained network and its class names; a network from a file is built only if `network` names it."""
+    from agrlearn.networks.catalogue import load, saved_class_names, saved_description
+    from agrlearn.networks.outside import build_outside
     from agrlearn.training.checkpoint import NETWORK_FILE, read_run
 
     read_run(run_dir)
     file = run_dir / NETWORK_FILE
     if not file.exists():
         raise RunError(f"{run_dir} is not finished: the command that started it goes on with it")
-    return load(file), saved_class_names(file)
+    if network is None:
+        return load(file), saved_class_names(file)
+    described: Any = saved_description(file) or {}
+    options = {key: value for key, value in described.items() if key not in ("network", "object_shape")}
+    model = build_outside(network, object_shape=tuple(described["object_shape"]), **options)
+    return load(file, model), saved_class_names(file)
 
 
 def check_shapes(network: "AggregatedClassifier", objects: "Objects", name: str) -> None:
@@ -82,11 +115,10 @@ def check_shapes(network: "AggregatedClassifier", objects: "Objects", name: str)
 
 def make_protocol(name: str, run_dir: Path, *, draws: int, seed: int, context: str | None) -> "PredictionProtocol":
     """The protocol called `name`; Contextual takes its companions from `context` or the run's training data."""
-    from agrlearn.data.catalogue import open_source
     from agrlearn.prediction.protocols import Batched, Contextual, Replicated
 
     def contextual() -> Contextual:
-        companions = open_source(context).train.objects if context else training_objects(run_dir)
+        companions = open_like_training(context, run_dir).train.objects if context else training_objects(run_dir)
         return Contextual(companions, draws=draws, seed=seed)
 
     makers: dict[str, Callable[[], Any]] = {

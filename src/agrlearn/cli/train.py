@@ -3,12 +3,16 @@
 import inspect
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from agrlearn.errors import RecipeError, look_up
 from agrlearn.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from agrlearn.data.labelled import LabelledSet
+    from agrlearn.networks.aggregated import AggregatedClassifier
 
 _DEFAULTS = Recipe()
 
@@ -21,6 +25,10 @@ def train(
     network: str | None = None,
     net: Annotated[dict[str, str] | None, Parameter(negative=())] = None,
     validation_fraction: float = 0.1,
+    image_size: int | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    skip_bad: bool = False,
     run_dir: Path | None = None,
     fresh: bool = False,
     recipe: Annotated[Recipe, Parameter(name="*")] = _DEFAULTS,
@@ -32,15 +40,26 @@ def train(
     Parameters
     ----------
     data
-        A data set by name (agrlearn info lists them), or an .npz file with arrays x and y.
+        A data set by name (agrlearn info lists them), an .npz file with arrays x and y, a table (.csv, .tsv, .jsonl,
+        .parquet) with a label column and text or numbers, or a folder with a folder of images for each class.
     fold
         Objects that one pass classifies together; 1 is an ordinary network.
     network
-        A network by name (agrlearn info lists them); by default small-cnn for images and mlp for vectors.
+        A network by name (agrlearn info lists them), timm:NAME, or FILE.py:FUNCTION, which is run; by default small-cnn
+        for images, mlp for vectors and sentence-cnn for text.
     net
-        Options of the network, such as --net.width 32 or --net.join width (agrlearn info lists them).
+        Options of the network, such as --net.width 32; for timm and your own, those of aggregate(), such as
+        --net.at layer2 (agrlearn info lists them).
     validation_fraction
-        Share of the objects to hold out and measure on, where the data set has no test part of its own.
+        Share of every class to hold out and measure on, where the data have no test part of their own.
+    image_size
+        Pixels a side to which the images of a folder are brought; 32 by default.
+    text_column
+        The column of a table that holds the text; guessed by default.
+    label_column
+        The column of a table that holds the labels; guessed by default.
+    skip_bad
+        Leave out files and rows that cannot be read, and list them in the run directory.
     run_dir
         Where the run is kept; by default runs/ and a name made of the data, fold, alpha and seed.
     fresh
@@ -48,27 +67,20 @@ def train(
     """
     from rich.console import Console
 
-    from agrlearn.cli.runs import remember_data, split_source
+    from agrlearn.cli.runs import remember_data, split_source, tell_about
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate
-    from agrlearn.grouping import first_tensor
-    from agrlearn.networks.catalogue import build_network
     from agrlearn.networks.cost import count_parameters
     from agrlearn.training.checkpoint import clear_run
     from agrlearn.training.loop import fit
 
-    train_set, validation_set = split_source(open_source(data), validation_fraction)
-    objects = first_tensor(train_set.objects)
-    built = build_network(
-        network or ("small-cnn" if objects.ndim == 4 else "mlp"),
-        object_shape=tuple(objects.shape[1:]),
-        num_classes=train_set.num_classes,
-        fold=fold,
-        seed=recipe.seed,
-        objects=objects,
-        **_network_options(network or ("small-cnn" if objects.ndim == 4 else "mlp"), net or {}),
+    source = open_source(
+        data, image_size=image_size, text_column=text_column, label_column=label_column, skip_bad=skip_bad
     )
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
+    tell_about(source, folder)
+    train_set, validation_set = split_source(source, validation_fraction)
+    built = _build(network, net or {}, train_set, source.preparation, fold, recipe.seed)
     console = Console()
     if fresh:
         clear_run(folder)
@@ -77,12 +89,14 @@ def train(
         f"{count_parameters(built):,} parameters · {folder}",
         soft_wrap=True,
     )
+    if built.conversion is not None:
+        console.print(str(built.conversion), soft_wrap=True)
     try:
         history = fit(built, train_set, recipe, validation_set, folder, label=f"fold {fold}")
     except KeyboardInterrupt:
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
-    remember_data(folder, data, validation_fraction)
+    remember_data(folder, source, validation_fraction)
     if history.was_finished:
         console.print("This run was finished already; --fresh trains it again.")
     last = history.records[-1]
@@ -98,25 +112,50 @@ def train(
     console.print(f"Next: agrlearn evaluate {folder} {data}", soft_wrap=True)
 
 
+def _build(
+    name: str | None,
+    options: dict[str, str],
+    train_set: "LabelledSet",
+    preparation: dict[str, Any],
+    fold: int,
+    seed: int,
+) -> "AggregatedClassifier":
+    """The network for the training set, from the catalogue or from outside."""
+    import torch
+
+    from agrlearn.grouping import first_tensor
+    from agrlearn.networks.catalogue import NETWORKS, build_network, default_network
+    from agrlearn.networks.outside import CONVERSION_OPTIONS, build_outside, is_outside
+
+    objects = first_tensor(train_set.objects)
+    shape = tuple(objects.shape[1:])
+    chosen = name or default_network(shape, tokens=objects.dtype == torch.int64)
+    common: dict[str, Any] = {
+        "object_shape": shape, "num_classes": train_set.num_classes, "fold": fold, "seed": seed, "objects": objects,
+    }  # fmt: skip
+    if is_outside(chosen):
+        return build_outside(chosen, **common, **_typed_options(chosen, CONVERSION_OPTIONS, options))
+    builder = look_up(NETWORKS, chosen, "network")
+    parameters = inspect.signature(builder).parameters
+    defaults = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    own = _typed_options(chosen, defaults, options)
+    if "vocabulary" in defaults and "words" in preparation:
+        own["vocabulary"] = len(preparation["words"]) + 2
+    return build_network(chosen, **common, **own)
+
+
 def _run_name(data: str, fold: int, recipe: Recipe) -> str:
     alpha = f"-alpha{recipe.alpha:g}" if recipe.alpha else ""
     return f"{Path(data).stem}-fold{fold}{alpha}-seed{recipe.seed}"
 
 
-def _network_options(network: str, texts: dict[str, str]) -> dict[str, Any]:
+def _typed_options(network: str, defaults: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
     """The network's options, each as the type of its default value."""
-    from agrlearn.networks.catalogue import NETWORKS
-
-    builder = look_up(NETWORKS, network, "network")
-    defaults = {
-        name.replace("_", "-"): (name, value.default)
-        for name, value in inspect.signature(builder).parameters.items()
-        if value.kind is value.KEYWORD_ONLY
-    }
+    names = {name.replace("_", "-"): name for name in defaults}
     options = {}
     for option, text in texts.items():
-        name, default = look_up(defaults, option.replace("_", "-"), f"option of {network}")
-        options[name] = _as_type_of(default, text, option)
+        name = look_up(names, option.replace("_", "-"), f"option of {network}")
+        options[name] = _as_type_of(defaults[name], text, option)
     return options
 
 

@@ -3,11 +3,14 @@
 import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 
 from agrlearn.data.arrays import objects_from_array, read_npz
+from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folder
 from agrlearn.data.sources import Part, Source
+from agrlearn.data.tables import READERS, read_table
 from agrlearn.errors import DataError, look_up
 
 _FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
@@ -16,18 +19,45 @@ _FASHION_MNIST_CLASSES = (
 )  # fmt: skip
 
 
-def open_source(name_or_file: str) -> Source:
-    """The data set called `name_or_file`, or the .npz file at that path."""
-    path = Path(name_or_file)
-    if name_or_file not in DATASETS and (path.suffix or path.exists() or len(path.parts) > 1):
-        if not path.exists():
-            raise DataError(
-                f"there is no file {name_or_file}; give an existing .npz file or one of: {', '.join(DATASETS)}"
-            )
-        if path.suffix != ".npz":
-            raise DataError(f"{name_or_file} is not an .npz file; give one with arrays x and y (numpy.savez writes it)")
-        return Source(name_or_file, train=read_npz(path))
-    return look_up(DATASETS, name_or_file, "data set")()
+def open_source(
+    name_or_path: str,
+    *,
+    image_size: int | None = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    skip_bad: bool = False,
+    preparation: dict[str, Any] | None = None,
+) -> Source:
+    """A data set by name, or the user's own: an .npz file, a table, or a folder of class folders of images.
+
+    Args:
+        image_size: pixels a side to which a folder's images are brought; 32 by default.
+        text_column, label_column: of a table, where they are not to be guessed.
+        skip_bad: leave out what cannot be read instead of refusing the whole; `Source.bad` lists it.
+        preparation: `Source.preparation` of the data a network was trained on, so that these become the same objects.
+    """
+    path = Path(name_or_path)
+    if name_or_path in DATASETS:
+        return DATASETS[name_or_path]()
+    if not path.exists():
+        if not path.suffix and len(path.parts) == 1:
+            look_up(DATASETS, name_or_path, "data set")
+        raise DataError(f"there is no file or folder {name_or_path}; give one, or a data set: {', '.join(DATASETS)}")
+    before = preparation or {}
+    if is_image_folder(path):
+        size = image_size or before.get("size") or DEFAULT_SIZE
+        return read_image_folder(path, size=size, skip_bad=skip_bad)
+    if path.suffix in READERS:
+        earlier = before if before.get("kind") in ("text", "table") else None
+        return read_table(
+            path, text_column=text_column, label_column=label_column, skip_bad=skip_bad, preparation=earlier
+        )
+    if path.suffix == ".npz":
+        return Source(name_or_path, train=read_npz(path))
+    raise DataError(
+        f"{name_or_path} is none of the kinds that can be read: .npz, {', '.join(READERS)}, or a folder with a folder "
+        "of images for each class"
+    )
 
 
 def digits() -> Source:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -22,6 +22,7 @@ class LabelledSet(Dataset):
         objects: (objects, ...), a Tensor or a mapping of Tensors.
         labels: (objects,) class numbers, int64.
         class_names: the name of each class number.
+        weights: (objects,), what each object's loss is multiplied by in training; 1 by default.
 
     >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
     >>> len(digits), digits.num_classes
@@ -31,6 +32,7 @@ class LabelledSet(Dataset):
     objects: Objects
     labels: Tensor
     class_names: tuple[str, ...]
+    weights: Tensor | None = None
 
     def __post_init__(self) -> None:
         count = count_objects(self.objects)
@@ -94,7 +96,8 @@ class LabelledSet(Dataset):
 
     def subset(self, indices: Tensor) -> "LabelledSet":
         """The objects at `indices`, with the same classes."""
-        return LabelledSet(take(self.objects, indices), self.labels[indices], self.class_names)
+        weights = None if self.weights is None else self.weights[indices]
+        return LabelledSet(take(self.objects, indices), self.labels[indices], self.class_names, weights)
 
     def digest(self) -> str:
         """A short fingerprint of all objects and labels, by which a run knows its data again."""
@@ -107,6 +110,8 @@ class LabelledSet(Dataset):
 
         map_objects(feed, self.objects)
         feed(self.labels)
+        if self.weights is not None:
+            feed(self.weights)
         return digest.hexdigest()[:16]
 
     def __len__(self) -> int:
@@ -114,6 +119,14 @@ class LabelledSet(Dataset):
 
     def __getitem__(self, index: int) -> tuple[Objects, Tensor]:
         return map_objects(lambda tensor: tensor[index], self.objects), self.labels[index]
+
+
+class Batch(NamedTuple):
+    """Objects of a step, still flat: (batch_size * fold, ...), with their labels and weights."""
+
+    objects: Objects
+    labels: Tensor
+    weights: Tensor | None
 
 
 def fetch(dataset: Dataset, indices: Tensor) -> tuple[Objects, Tensor]:
@@ -124,13 +137,12 @@ def fetch(dataset: Dataset, indices: Tensor) -> tuple[Objects, Tensor]:
     return objects, labels
 
 
-def batches(
-    dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, workers: int = 0
-) -> Iterator[tuple[Objects, Tensor]]:
-    """The sampler's batches of `dataset` from step `start` on, still flat: (batch_size * fold, ...)."""
+def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, workers: int = 0) -> Iterator[Batch]:
+    """The sampler's batches of `dataset` from step `start` on."""
     if isinstance(dataset, LabelledSet):
         for indices in sampler.batches(start):
-            yield fetch(dataset, indices)
+            yield Batch(*fetch(dataset, indices), None if dataset.weights is None else dataset.weights[indices])
         return
     rest = [indices.tolist() for indices in sampler.batches(start)]
-    yield from DataLoader(dataset, batch_sampler=rest, num_workers=workers)
+    for objects, labels in DataLoader(dataset, batch_sampler=rest, num_workers=workers):
+        yield Batch(objects, labels, None)

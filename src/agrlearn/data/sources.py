@@ -1,7 +1,7 @@
 """What a data source hands over: its parts, as they were read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agrlearn.data.labelled import LabelledSet
@@ -18,6 +18,14 @@ class Part:
 
 
 @dataclass(frozen=True)
+class BadObject:
+    """An object that was left out, and why."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Source:
     """A data set by name or file: a part to train on and, where the source has its own, a part to test on."""
 
@@ -25,6 +33,12 @@ class Source:
     train: Part
     test: Part | None = None
     class_names: tuple[str, ...] | None = None
+    bad: tuple[BadObject, ...] = ()
+    """What could not be read and was left out."""
+    remarks: tuple[str, ...] = ()
+    """What was guessed about the source, for a person to read."""
+    preparation: dict[str, Any] = field(default_factory=dict)
+    """How raw data became objects, as JSON: what later data need to become objects in the same way."""
 
     @property
     def unseen(self) -> Part:

@@ -15,11 +15,17 @@ from agrlearn.errors import RecipeError, RunError, look_up
 from agrlearn.files import write_atomically
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.mlp import mlp
+from agrlearn.networks.outside import build_outside, comes_from_file, is_outside
+from agrlearn.networks.sentence_cnn import sentence_cnn
 from agrlearn.networks.small_cnn import small_cnn
 from agrlearn.networks.standardize import Standardize
 from agrlearn.seeding import derive_seed
 
-NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {"small-cnn": small_cnn, "mlp": mlp}
+NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
+    "small-cnn": small_cnn,
+    "mlp": mlp,
+    "sentence-cnn": sentence_cnn,
+}
 
 _FORMAT = "agrlearn-network-1"
 _SEED_PURPOSE = 0x6E6574  # keeps the initial weights' stream apart from the training's
@@ -46,7 +52,7 @@ def build_network(
     >>> build_network(object_shape=(1, 8, 8), num_classes=10, fold=2)(torch.zeros(4, 2, 1, 8, 8)).shape
     torch.Size([4, 2, 10])
     """
-    name = name or ("small-cnn" if len(object_shape) == 3 else "mlp")
+    name = name or default_network(object_shape, tokens=objects is not None and objects.dtype == torch.int64)
     builder = look_up(NETWORKS, name, "network")
     known = [key for key, value in inspect.signature(builder).parameters.items() if value.kind is value.KEYWORD_ONLY]
     for option in options:
@@ -69,16 +75,26 @@ def build_network(
     return network
 
 
+def default_network(object_shape: tuple[int, ...], *, tokens: bool = False) -> str:
+    """The name of the network that fits objects of this shape."""
+    if tokens:
+        return "sentence-cnn"
+    return "small-cnn" if len(object_shape) == 3 else "mlp"
+
+
 def standardizers(network: nn.Module) -> list[Standardize]:
     """The layers that hold the data's mean and spread."""
     return [layer for layer in network.modules() if isinstance(layer, Standardize)]
 
 
 def rebuild_network(description: dict[str, Any]) -> AggregatedClassifier:
-    """The network that a description tells of, with fresh weights."""
+    """The network that a description tells of, with fresh weights. No code that the description names is run."""
     arguments = dict(description)
     name = arguments.pop("network")
-    return build_network(name, object_shape=tuple(arguments.pop("object_shape")), **arguments)
+    shape = tuple(arguments.pop("object_shape"))
+    if comes_from_file(name):
+        raise RunError(f"the network comes from {name}, whose code is run only when you name it (--network {name})")
+    return (build_outside if is_outside(name) else build_network)(name, object_shape=shape, **arguments)
 
 
 def save(network: AggregatedClassifier, path: str | Path, *, class_names: tuple[str, ...] = ()) -> None:
@@ -111,6 +127,11 @@ def load(path: str | Path, model: AggregatedClassifier | None = None) -> Aggrega
     except RuntimeError as error:
         raise RunError(f"{path} does not fit the network: {str(error).splitlines()[-1].strip()}") from error
     return model
+
+
+def saved_description(path: str | Path) -> dict[str, Any] | None:
+    """How the saved network is built again; None for a network of the user's own."""
+    return json.loads(_read(Path(path))[0]["description"])
 
 
 def saved_class_names(path: str | Path) -> tuple[str, ...]:

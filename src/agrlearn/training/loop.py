@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet, batches
-from agrlearn.errors import DataError, TrainingError
+from agrlearn.errors import DataError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -55,7 +55,8 @@ def fit(
     Args:
         train_set: any map-style Dataset of (object, label); a `LabelledSet` is fastest.
         recipe: the hyperparameters; the paper's by default.
-        validation_set: measured after every epoch by Replicated prediction; nothing is chosen by it.
+        validation_set: measured after every epoch by Replicated prediction; nothing is chosen by it, unless the recipe
+            has patience.
         run_dir: where checkpoints and records go. A run that was stopped goes on there, bit for bit as if it had not
             been; a data set with random transforms of its own goes back to the start of the epoch for that.
         augment: changes each batch of training objects at random, each slot's copy by itself.
@@ -70,6 +71,8 @@ def fit(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition  # type: ignore[arg-type]
     )  # fmt: skip
     _check_labels(train_set, network)
+    if recipe.patience is not None and validation_set is None:
+        raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
     run = None if run_dir is None else RunDirectory(run_dir, _identity(network, train_set, validation_set, recipe))
 
     network.train()
@@ -79,19 +82,19 @@ def fit(
     if run is not None and (checkpoint := run.load()) is not None:
         state.load_state_dict(checkpoint)
         run.write_records(state.records)
-    was_finished = state.epoch == recipe.epochs
+    was_finished = state.epoch == recipe.epochs or state.out_of_patience
 
     steps = len(sampler)
     bar = TrainingProgress(recipe.epochs * steps, state.epoch * steps + state.step, label=label, shown=progress)
     cuda = range(torch.cuda.device_count()) if engine.device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar:
-        while state.epoch < recipe.epochs:
+        while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()
             before = state.seconds
             set_learning_rate(optimizer, recipe, state.epoch)
             sampler.set_epoch(state.epoch)
             torch.manual_seed(derive_seed(recipe.seed, state.epoch))
-            for objects, labels in batches(train_set, sampler, start=state.step, workers=workers):
+            for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
                 keys = (recipe.seed, state.epoch, state.step)
                 torch.manual_seed(derive_seed(*keys))
                 if augment is not None:
@@ -100,6 +103,7 @@ def fit(
                 train_step(
                     module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
                     generator(*keys, _PERMUTATIONS), engine.backward,
+                    None if weights is None else weights.to(engine.device).view(-1, network.fold),
                 )  # fmt: skip
                 state.step += 1
 
@@ -115,9 +119,13 @@ def fit(
                 if interrupt.requested:
                     raise KeyboardInterrupt
             record = _end_epoch(state, recipe, validation_set)
+            if recipe.patience is not None:
+                state.note_best(recipe.patience)
             if run is not None:
                 run.save(state.state_dict())
                 run.append_record(record, state.seconds - before)
+    if state.best_weights is not None:
+        network.load_state_dict(state.best_weights)
     if run is not None:
         save(network, run.path / NETWORK_FILE, class_names=getattr(train_set, "class_names", ()))
     return History(tuple(state.records), state.seconds, was_finished)
@@ -131,6 +139,7 @@ def train_step(
     recipe: Recipe,
     random: torch.Generator,
     backward: Callable[[Tensor], None],
+    weights: Tensor | None = None,
 ) -> None:
     """One pass of Algorithm 1's loop: K ascents of the critic, then one descent of the encoder and the heads.
 
@@ -138,9 +147,10 @@ def train_step(
         module: the network, as the engine wrapped it.
         groups: (groups, fold, ...).
         labels: (groups, fold).
+        weights: (groups, fold), or None for 1 everywhere.
     """
     logits, t = module(groups, with_bottleneck=True)
-    loss = cross_entropy(logits, labels)
+    loss = cross_entropy(logits, labels, weights)
     objective = loss
     totals = state.totals
     if state.regularizer is not None:

@@ -60,6 +60,10 @@ class Recipe(BaseModel):
     evaluate_every: Annotated[int, Field(ge=1)] = 1
     """Epochs between two evaluations on the validation set; the last epoch is always evaluated."""
 
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Stop after so many epochs without a better likelihood on the validation set, and keep the best epoch's weights;
+    without it, all epochs are trained and the last weights kept (as in the paper)."""
+
     @model_validator(mode="after")
     def _milestones_rise(self) -> "Recipe":
         if list(self.milestones) != sorted(set(self.milestones)):

@@ -43,6 +43,20 @@ class TrainingState:
     seconds: float = 0.0
     skipped_in_a_row: int = 0
     records: list[EpochRecord] = field(default_factory=list)
+    best_epoch: int = 0
+    best_weights: dict[str, Tensor] | None = None
+    """The weights with the best validation likelihood, where a recipe's patience asks for them."""
+    out_of_patience: bool = False
+
+    def note_best(self, patience: int) -> None:
+        """Keep the last epoch's weights if they are the best so far, and stop when the best is too long ago."""
+        likelihoods = {
+            record.epoch: record.validation_nll for record in self.records if record.validation_nll is not None
+        }
+        if min(likelihoods, key=lambda epoch: (likelihoods[epoch], epoch), default=0) == self.epoch:
+            self.best_epoch = self.epoch
+            self.best_weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        self.out_of_patience = self.epoch - self.best_epoch >= patience
 
     def check_finite(self) -> None:
         """End a run that has diverged."""
@@ -64,6 +78,9 @@ class TrainingState:
             "seconds": self.seconds,
             "skipped_in_a_row": self.skipped_in_a_row,
             "records": [asdict(record) for record in self.records],
+            "best_epoch": self.best_epoch,
+            "best_weights": self.best_weights,
+            "out_of_patience": self.out_of_patience,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -81,5 +98,7 @@ class TrainingState:
             self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
             self.skipped_in_a_row = state["skipped_in_a_row"]
             self.records = [EpochRecord(**record) for record in state["records"]]
+            self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
+            self.out_of_patience = state["out_of_patience"]
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             raise RunError(f"the checkpoint does not fit this run ({error}); start over with --fresh") from error

@@ -1,0 +1,97 @@
+"""A folder of class folders of images."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy
+import torch
+from torch import Tensor
+
+from agrlearn.data.sources import BadObject, Part, Source
+from agrlearn.errors import DataError
+
+_ENDINGS = {".png", ".jpg", ".jpeg", ".webp"}
+_TEST_NAMES = ("test", "val", "valid", "validation")
+DEFAULT_SIZE = 32
+
+
+def is_image_folder(path: Path) -> bool:
+    """Whether a folder holds folders (of classes, or of the parts train and test), or images without labels."""
+    return path.is_dir() and any(child.is_dir() or child.suffix.lower() in _ENDINGS for child in path.iterdir())
+
+
+def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = False) -> Source:
+    """Images of every class folder, brought to `size` × `size` colour pixels.
+
+    The shorter side is scaled to `size` and the middle is kept. With folders called train and test (or val), these are
+    the parts; otherwise all images are one part.
+    """
+    if size < 1:
+        raise DataError(f"the image size is a number of pixels and at least 1, got {size}")
+    bad: list[BadObject] = []
+    about = {"kind": "images", "size": size}
+    if not any(child.is_dir() for child in path.iterdir()):
+        pixels, _ = _read_images(list(_image_files(path)), size, bad, skip_bad)
+        return Source(str(path), Part(pixels), bad=tuple(bad), preparation=about)
+    children = {child.name: child for child in path.iterdir() if child.is_dir()}
+    test = next((children[name] for name in _TEST_NAMES if name in children), None)
+    if "train" not in children or test is None:
+        part, names = _read_part(path, size, bad, skip_bad)
+        return Source(str(path), part, class_names=names, bad=tuple(bad), preparation=about)
+    train, names = _read_part(children["train"], size, bad, skip_bad)
+    held_out, others = _read_part(test, size, bad, skip_bad)
+    for absent, where in ((set(names) - set(others), test), (set(others) - set(names), children["train"])):
+        if absent:
+            raise DataError(f"{where} has no images of the class {sorted(absent)[0]!r}; both parts need every class")
+    return Source(str(path), train, held_out, names, bad=tuple(bad), preparation=about)
+
+
+def _read_part(folder: Path, size: int, bad: list[BadObject], skip_bad: bool) -> tuple[Part, tuple[str, ...]]:
+    classes = sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
+    files = {child.name: list(_image_files(child)) for child in classes}
+    for name, found in files.items():
+        if not found:
+            raise DataError(f"{folder / name} holds no png, jpeg or webp images; remove the folder or fill it")
+    if not files:
+        raise DataError(f"{folder} holds no class folders; expected one folder of images for each class")
+    pixels, kept = _read_images([file for found in files.values() for file in found], size, bad, skip_bad)
+    labels = [name for name, found in files.items() for file in found if file in kept]
+    for name in files:
+        if name not in labels:
+            raise DataError(f"no image in {folder / name} can be read; remove the folder or mend its files")
+    return Part(pixels, numpy.array(labels)), tuple(files)
+
+
+def _read_images(files: list[Path], size: int, bad: list[BadObject], skip_bad: bool) -> tuple[Tensor, dict[Path, None]]:
+    """The pixels of the files that can be read, and which these are."""
+    pixels = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
+    kept: dict[Path, None] = {}
+    for file in files:
+        try:
+            pixels[len(kept)] = torch.from_numpy(_read_image(file, size)).permute(2, 0, 1)
+        except Exception as error:  # image files break in many ways, and the library says so in many ways
+            if not skip_bad:
+                raise DataError(
+                    f"{file} cannot be read as an image ({error}); mend or remove it, or leave out bad files with "
+                    "--skip-bad"
+                ) from error
+            bad.append(BadObject(str(file), str(error)))
+        else:
+            kept[file] = None
+    return pixels[: len(kept)], kept
+
+
+def _image_files(folder: Path) -> Iterator[Path]:
+    yield from sorted(file for file in folder.rglob("*") if file.suffix.lower() in _ENDINGS and file.is_file())
+
+
+def _read_image(file: Path, size: int) -> numpy.ndarray:
+    from PIL import Image, ImageOps
+
+    with warnings.catch_warnings():
+        # A picture large enough to be warned of is refused: it could fill the memory.
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(file) as image:
+            image.draft("RGB", (size, size))
+            return numpy.array(ImageOps.fit(image.convert("RGB"), (size, size)))

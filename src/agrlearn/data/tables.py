@@ -1,0 +1,228 @@
+"""Tables: .csv, .tsv, .jsonl and .parquet files with a label column and text or numbers."""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from agrlearn.data.sources import BadObject, Part, Source
+from agrlearn.data.text import Vocabulary
+from agrlearn.errors import DataError, look_up
+
+_LABEL_NAMES = ("label", "labels", "class", "target", "y", "category")
+_ROWS_TO_GUESS_FROM = 200
+Rows = list[tuple[int, dict[str, Any]]]
+"""Each row with its number in the file, from 1."""
+
+
+def read_table(
+    path: Path,
+    *,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    skip_bad: bool = False,
+    preparation: dict[str, Any] | None = None,
+) -> Source:
+    """A table's rows as sentences or vectors.
+
+    Args:
+        text_column, label_column: guessed where they are not given; `Source.remarks` tells the guess.
+        skip_bad: leave out rows that cannot be used instead of refusing the file.
+        preparation: how an earlier run made objects of its table; rows become objects in the same way.
+    """
+    bad: list[BadObject] = []
+
+    def refuse(row: int, reason: str) -> None:
+        if not skip_bad:
+            raise DataError(f"{path}, row {row}: {reason}; mend it, or leave out bad rows with --skip-bad")
+        bad.append(BadObject(f"row {row}", reason))
+
+    rows = list(look_up(READERS, path.suffix, "kind of table")(path, refuse))
+    if not rows:
+        raise DataError(f"{path} is empty; expected a header and at least one row")
+    names = list(rows[0][1])
+    remarks = []
+    known = preparation or {}
+    label = label_column or known.get("label") or _guess_label(names)
+    if label is not None and label not in names:
+        if label_column or not known:
+            look_up(dict.fromkeys(names), label, f"column of {path}")
+        label = None  # a table to predict needs no labels
+    text = text_column or known.get("text") or (None if known else _guess_text(rows, [n for n in names if n != label]))
+    if text is not None:
+        look_up(dict.fromkeys(names), text, f"column of {path}")
+    if not known:
+        read = f"the sentences in {text!r}" if text else "the numbers in all other columns"
+        remarks.append(f"labels from the column {label!r}, objects from {read}")
+    rows = _with_labels(rows, label, refuse)
+    if text is not None:
+        return _sentences(path, rows, text, label, known, bad, remarks, refuse)
+    columns = known.get("columns") or [name for name in names if name != label]
+    return _vectors(path, rows, columns, label, bad, remarks, refuse)
+
+
+def _with_labels(rows: Rows, label: str | None, refuse: Callable[[int, str], None]) -> Rows:
+    if label is None:
+        return rows
+    kept = []
+    for number, row in rows:
+        if row[label] is None or str(row[label]).strip() == "":
+            refuse(number, f"the column {label!r} is empty")
+        else:
+            kept.append((number, row))
+    return kept
+
+
+def _sentences(
+    path: Path, rows: Rows, text: str, label: str | None, known: dict[str, Any], bad: list[BadObject],
+    remarks: list[str], refuse: Callable[[int, str], None],
+) -> Source:  # fmt: skip
+    kept = []
+    for number, row in rows:
+        if isinstance(row[text], str) and row[text].strip():
+            kept.append(row)
+        else:
+            refuse(number, f"the column {text!r} holds no text")
+    _refuse_nothing(path, kept)
+    words = Vocabulary(tuple(known["words"]), known["length"]) if known else Vocabulary.of(row[text] for row in kept)
+    about = {"kind": "text", "text": text, "label": label, "words": list(words.words), "length": words.length}
+    objects = words.encode([row[text] for row in kept])
+    return Source(
+        str(path), Part(objects, _labels(kept, label)), bad=tuple(bad), remarks=tuple(remarks), preparation=about
+    )
+
+
+def _vectors(
+    path: Path, rows: Rows, columns: list[str], label: str | None, bad: list[BadObject], remarks: list[str],
+    refuse: Callable[[int, str], None],
+) -> Source:  # fmt: skip
+    if not columns:
+        raise DataError(f"{path} has no column beside the label; expected text or numbers to classify")
+    kept, values = [], []
+    for number, row in rows:
+        numbers = []
+        for column in columns:
+            if column not in row:
+                raise DataError(f"{path} has no column {column!r}, which the network was trained on")
+            try:
+                value = float(row[column])
+            except (TypeError, ValueError):
+                value = math.nan
+            if not math.isfinite(value) or abs(value) > float(numpy.finfo(numpy.float32).max):
+                refuse(number, f"the column {column!r} holds {row[column]!r}, which is not a finite number")
+                break
+            numbers.append(value)
+        else:
+            kept.append(row)
+            values.append(numbers)
+    _refuse_nothing(path, kept)
+    about = {"kind": "table", "columns": columns, "label": label}
+    objects = torch.tensor(values, dtype=torch.float32)
+    return Source(
+        str(path), Part(objects, _labels(kept, label)), bad=tuple(bad), remarks=tuple(remarks), preparation=about
+    )
+
+
+def _labels(rows: list[dict[str, Any]], label: str | None) -> numpy.ndarray | None:
+    return None if label is None else numpy.array([str(row[label]) for row in rows])
+
+
+def _refuse_nothing(path: Path, kept: list[Any]) -> None:
+    if not kept:
+        raise DataError(f"{path} holds no row that can be used")
+
+
+def _guess_label(names: list[str]) -> str:
+    by_name = [name for name in names if name.strip().lower() in _LABEL_NAMES]
+    return by_name[0] if by_name else names[-1]
+
+
+def _guess_text(rows: Rows, names: list[str]) -> str | None:
+    """The column with the most words a row, if there are at least two on average."""
+    some = [row for _, row in rows[:_ROWS_TO_GUESS_FROM]]
+    words = {name: sum(len(str(row[name] or "").split()) for row in some) / len(some) for name in names}
+    best = max(words, key=words.__getitem__, default=None)
+    return best if best is not None and words[best] >= 2 else None
+
+
+def _delimited(separator: str) -> Callable[..., Iterator[tuple[int, dict[str, Any]]]]:
+    def read(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[int, dict[str, Any]]]:
+        with path.open("rb") as file:
+            table = csv.reader(_lines(path, file, refuse), delimiter=separator)
+            header = next(table, None)
+            if header is None:
+                return
+            if all(_is_number(name) for name in header) or len(set(header)) != len(header):
+                raise DataError(
+                    f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there"
+                )
+            try:
+                for cells in table:
+                    if len(cells) == len(header):
+                        yield table.line_num, dict(zip(header, cells, strict=True))
+                    elif cells:
+                        refuse(table.line_num, f"{len(cells)} cells instead of {len(header)}")
+            except csv.Error as error:
+                raise DataError(f"{path}, row {table.line_num + 1}: {error}; mend it") from error
+
+    return read
+
+
+def _lines(path: Path, file: Any, refuse: Callable[[int, str], None]) -> Iterator[str]:
+    for number, line in enumerate(file, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            refuse(number, "the text is not UTF-8")
+            yield "\n"  # a row without cells, so that the rows after it keep their numbers
+
+
+def _json_lines(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[int, dict[str, Any]]]:
+    names: set[str] = set()
+    with path.open("rb") as file:
+        for number, line in enumerate(_lines(path, file, refuse), start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            names = names or set(row or ())
+            if not isinstance(row, dict) or set(row) != names:
+                refuse(number, "not a JSON object with the same names as the first row")
+            else:
+                yield number, row
+
+
+def _parquet(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise DataError(
+            "reading .parquet files needs pyarrow; install it with: pip install 'agrlearn[parquet]'"
+        ) from None
+    try:
+        yield from enumerate(parquet.read_table(path).to_pylist(), start=1)
+    except (ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read as a parquet file ({error})") from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+READERS: dict[str, Callable[..., Iterator[tuple[int, dict[str, Any]]]]] = {
+    ".csv": _delimited(","),
+    ".tsv": _delimited("\t"),
+    ".jsonl": _json_lines,
+    ".parquet": _parquet,
+}

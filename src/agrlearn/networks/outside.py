@@ -1,0 +1,133 @@
+"""Networks that are not in the catalogue: timm's by name, and those of the user's own Python file."""
+
+import importlib.util
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import ConversionError, RecipeError, UnknownNameError
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.convert import aggregate
+from agrlearn.networks.standardize import Standardize
+from agrlearn.seeding import derive_seed
+
+TIMM_PREFIX = "timm:"
+_SEED_PURPOSE = 0x6F7574
+
+CONVERSION_OPTIONS: dict[str, Any] = {
+    "at": "", "join": "", "stem": "", "classifier": "", "widen": False, "slot_noise": 0.1, "slot_embeddings": False,
+}  # fmt: skip
+"""What may be said about a conversion, with the defaults; an empty text means that `aggregate` decides."""
+
+
+def is_outside(name: str) -> bool:
+    """Whether a network's name is timm:NAME or FILE.py:FUNCTION."""
+    return name.startswith(TIMM_PREFIX) or comes_from_file(name)
+
+
+def comes_from_file(name: str) -> bool:
+    """Whether a network's name is FILE.py:FUNCTION, which runs that file's code."""
+    return ".py:" in name
+
+
+def build_outside(
+    name: str,
+    *,
+    object_shape: tuple[int, ...],
+    num_classes: int,
+    fold: int,
+    seed: int = 0,
+    objects: Tensor | None = None,
+    tokens: bool = False,
+    **options: Any,
+) -> AggregatedClassifier:
+    """A model from outside, aggregated, with the data's mean and spread taken out first.
+
+    Args:
+        name: timm:NAME, or FILE.py:FUNCTION, which is imported and called.
+        objects: training objects, as for `build_network`.
+        tokens: whether the objects are tokens.
+        options: of `aggregate`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(_SEED_PURPOSE, seed))
+        maker = _timm_maker(name) if name.startswith(TIMM_PREFIX) else _file_maker(name)
+        model = maker(num_classes, object_shape)
+    tokens = tokens or (objects is not None and objects.dtype == torch.int64)
+    if isinstance(model, AggregatedClassifier):
+        if (model.fold, model.num_classes) != (fold, num_classes):
+            raise RecipeError(
+                f"{name} made a network of fold {model.fold} and {model.num_classes} classes, "
+                f"but fold {fold} and {num_classes} classes are asked for"
+            )
+        network = model
+    else:
+        shape = (2, *object_shape)
+        example = torch.ones(shape, dtype=torch.int64) if tokens else torch.rand(shape, generator=torch.Generator())
+        chosen = {option: value for option, value in options.items() if value != ""}
+        network = aggregate(model, fold, example, seed=seed, verbose=False, **chosen)
+        if network.num_classes != num_classes:
+            raise ConversionError(f"{name} made a model of {network.num_classes} classes, the data have {num_classes}")
+        if not tokens:
+            standardize = Standardize(object_shape[0])
+            network.shared = nn.Sequential(standardize if objects is None else standardize.fit(objects), network.shared)
+    network.description = {
+        "network": name, "object_shape": list(object_shape), "num_classes": num_classes, "fold": fold, "tokens": tokens,
+        **options,
+    }  # fmt: skip
+    return network
+
+
+Maker = Callable[[int, tuple[int, ...]], nn.Module]
+"""Makes a model for (num_classes, object_shape)."""
+
+
+def _timm_maker(name: str) -> Maker:
+    try:
+        import timm
+    except ImportError:
+        raise RecipeError(f"{name} needs timm; install it with: pip install 'agrlearn[timm]'") from None
+    wanted = name.removeprefix(TIMM_PREFIX)
+    if not timm.is_model(wanted):
+        close = timm.list_models(f"*{wanted}*")[:3]
+        hint = f"; did you mean {', '.join(close)}?" if close else "; timm.list_models() lists them"
+        raise UnknownNameError(f"timm has no model {wanted!r}{hint}")
+
+    def make(num_classes: int, object_shape: tuple[int, ...]) -> nn.Module:
+        if len(object_shape) != 3:
+            raise RecipeError(f"timm's models take images, got objects of shape {object_shape}")
+        size: dict[str, Any] = {"num_classes": num_classes, "in_chans": object_shape[0]}
+        try:
+            return timm.create_model(wanted, img_size=tuple(object_shape[1:]), **size)
+        except TypeError:  # only models of a fixed image size take one
+            return timm.create_model(wanted, **size)
+
+    return make
+
+
+def _file_maker(name: str) -> Maker:
+    path, _, function = name.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise RecipeError(f"there is no file {path}, which {name} names")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    maker = getattr(module, function, None)
+    if not callable(maker):
+        raise RecipeError(f"{path} has no function {function!r}; name one that returns a model")
+
+    def make(num_classes: int, object_shape: tuple[int, ...]) -> nn.Module:
+        offered = {"num_classes": num_classes, "object_shape": object_shape}
+        taken = inspect.signature(maker).parameters
+        model = maker(**{key: value for key, value in offered.items() if key in taken})
+        if not isinstance(model, nn.Module):
+            raise RecipeError(f"{name} returned {type(model).__name__}; expected a torch.nn.Module")
+        return model
+
+    return make

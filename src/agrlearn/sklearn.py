@@ -1,0 +1,213 @@
+"""scikit-learn's estimator contract: arrays of vectors or images, or lists of sentences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from torch import Tensor
+
+from agrlearn.data.arrays import objects_from_array
+from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.text import Vocabulary
+from agrlearn.errors import RecipeError, look_up
+from agrlearn.grouping import first_tensor
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import build_network
+from agrlearn.prediction.predict import predict
+from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
+from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
+
+_MOST_REPETITIONS = 10
+
+
+class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that classifies `fold` objects in one pass, for vectors, images or sentences.
+
+    Training does not depend on the order of the rows. Replicated prediction, the default, treats each object alone;
+    batched answers depend on the objects predicted together.
+
+    Args:
+        fold: objects per group; lowered to the number of training objects where there are fewer.
+        alpha: weight of the information penalty.
+        network: a name in `NETWORKS`, or a function (object_shape, num_classes, fold) -> AggregatedClassifier; by
+            default the one that fits the data.
+        epochs, batch_size, learning_rate, optimizer, weight_decay, schedule: see `Recipe`. The defaults suit small
+            tables better than the paper's.
+        protocol, draws: how to predict: replicated, batched or contextual.
+        early_stopping: hold out `validation_fraction` of the training objects and keep the epoch with the best
+            likelihood on them, stopping after `patience` epochs without a better one.
+        random_state: an int makes fits repeatable.
+        verbose: show a progress bar.
+
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> bool(AgrLearnClassifier(epochs=30, random_state=0).fit(x, y).score(x, y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        fold: int = 2,
+        alpha: float = 0.0,
+        network: str | Callable[..., AggregatedClassifier] | None = None,
+        *,
+        epochs: int = 60,
+        batch_size: int = 32,
+        learning_rate: float = 0.01,
+        optimizer: str = "adam",
+        weight_decay: float = 1e-4,
+        schedule: str = "cosine",
+        protocol: str = "replicated",
+        draws: int = 1,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 10,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.fold = fold
+        self.alpha = alpha
+        self.network = network
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.protocol = protocol
+        self.draws = draws
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.verbose = verbose
+
+    vocabulary_: Vocabulary | None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AgrLearnClassifier":
+        """Train on objects `X` with labels `y`.
+
+        Args:
+            sample_weight: whole numbers mean repeated rows, exactly, as long as they repeat the data at most ten times
+                over; other weights multiply each slot's loss, after scaling to a mean of 1. Rows of weight 0 are
+                left out.
+        """
+        objects = self._objects(X, y, training=True)
+        check_classification_targets(y)
+        self.classes_, numbers = numpy.unique(column_or_1d(y, warn=True), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}.")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data = _weighted(objects, torch.from_numpy(numbers), tuple(map(str, self.classes_)), sample_weight)
+        data = data.subset(_canonical_order(data))
+        shape = tuple(objects.shape[1:])
+        fold = min(self.fold, len(data))
+        if callable(self.network):
+            self.network_ = self.network(shape, len(self.classes_), fold)
+        else:
+            options = {"vocabulary": self.vocabulary_.size} if self.vocabulary_ is not None else {}
+            self.network_ = build_network(
+                self.network, object_shape=shape, num_classes=len(self.classes_), fold=fold, seed=seed,
+                objects=first_tensor(data.objects),
+                **options,
+            )  # fmt: skip
+        self._context = data.objects
+        recipe = Recipe(
+            epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate, optimizer=self.optimizer,
+            weight_decay=self.weight_decay, schedule=self.schedule, alpha=self.alpha, seed=seed,
+            patience=self.patience if self.early_stopping else None,
+        )  # fmt: skip
+        train, held_out = data, None
+        if self.early_stopping:
+            train, held_out = _split(data, self.validation_fraction, seed)
+        self.history_ = fit(self.network_, train, recipe, held_out, progress=self.verbose)
+        self.n_iter_ = len(self.history_.records)
+        return self
+
+    def predict_proba(self, X: Any) -> numpy.ndarray:
+        """(objects, classes) probabilities, in the order of `classes_`."""
+        check_is_fitted(self, "network_")
+        objects = self._objects(X, training=False)
+        return predict(self.network_, objects, self._protocol()).double().numpy()
+
+    def predict(self, X: Any) -> numpy.ndarray:
+        """The most probable class of each object."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def _protocol(self) -> PredictionProtocol:
+        makers: dict[str, Callable[[], PredictionProtocol]] = {
+            "replicated": Replicated,
+            "batched": lambda: Batched(draws=self.draws),
+            "contextual": lambda: Contextual(self._context, draws=self.draws),
+        }
+        return look_up(makers, self.protocol, "protocol")()
+
+    def _objects(self, X: Any, y: Any = None, *, training: bool) -> Tensor:
+        """The rows as the network takes them, checked as scikit-learn asks."""
+        if _is_text(X):
+            sentences = [str(sentence) for sentence in X]
+            if training:
+                self.vocabulary_ = Vocabulary.of(sentences)
+                self.n_features_in_ = 1
+                if y is None or len(y) != len(sentences):
+                    raise ValueError(f"expected one label for each of {len(sentences)} sentences")
+            if getattr(self, "vocabulary_", None) is None:
+                raise ValueError("the classifier was trained on numbers and cannot predict sentences")
+            return self.vocabulary_.encode(sentences)
+        if not training and getattr(self, "vocabulary_", None) is not None:
+            raise ValueError("the classifier was trained on sentences; expected a list of strings")
+        checks: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": True, "allow_nd": True}
+        if training:
+            self.vocabulary_ = None
+            if y is None:
+                raise ValueError("This AgrLearnClassifier estimator requires y to be passed, but the target y is None")
+            X, _ = validate_data(self, X, y, **checks)
+        else:
+            X = validate_data(self, X, reset=False, **checks)
+        return objects_from_array(X, origin="X")
+
+
+def _is_text(X: Any) -> bool:
+    return (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1) and len(X) > 0 and isinstance(next(iter(X)), str)
+
+
+def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_weight: Any) -> LabelledSet:
+    """The training set with its weights as repeated rows where they are whole numbers, and as factors otherwise."""
+    if sample_weight is None:
+        return LabelledSet(objects, labels, names)
+    weights = torch.from_numpy(
+        _check_sample_weight(sample_weight, objects, dtype=numpy.float64, ensure_non_negative=True)
+    )
+    if float(weights.sum()) == 0:
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    if bool((weights == weights.round()).all()) and float(weights.sum()) <= _MOST_REPETITIONS * len(weights):
+        rows = torch.arange(len(weights)).repeat_interleave(weights.long())
+        return LabelledSet(objects, labels, names).subset(rows)
+    kept = weights.nonzero().squeeze(1)
+    scaled = (weights[kept] / weights[kept].mean()).float()
+    return LabelledSet(objects[kept], labels[kept], names, scaled)
+
+
+def _canonical_order(data: LabelledSet) -> Tensor:
+    """The rows in an order of their own, so that training does not depend on how they came."""
+    rows = first_tensor(data.objects).flatten(1).numpy()
+    keys = [] if data.weights is None else [data.weights.numpy()]
+    return torch.from_numpy(numpy.lexsort([*keys, data.labels.numpy(), *rows.T[::-1]]).copy())
+
+
+def _split(data: LabelledSet, fraction: float, seed: int) -> tuple[LabelledSet, LabelledSet]:
+    from sklearn.model_selection import train_test_split
+
+    if not 0 < fraction < 1:
+        raise RecipeError(f"validation_fraction is a share between 0 and 1, got {fraction}")
+    train, held_out = train_test_split(
+        numpy.arange(len(data)), test_size=fraction, stratify=data.labels, random_state=seed
+    )
+    return data.subset(torch.from_numpy(train)), data.subset(torch.from_numpy(held_out))

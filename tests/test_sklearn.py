@@ -1,0 +1,99 @@
+"""The scikit-learn estimator."""
+
+import pickle
+
+import numpy
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_classification
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from agrlearn.errors import AgrLearnError
+from agrlearn.networks.catalogue import build_network
+from agrlearn.sklearn import AgrLearnClassifier
+
+
+@parametrize_with_checks([AgrLearnClassifier(epochs=20)])
+def test_it_meets_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return make_classification(200, 8, n_informative=5, n_classes=3, random_state=0)
+
+
+def test_it_works_in_searches_pipelines_and_cross_validation(table):
+    x, y = table
+    search = GridSearchCV(AgrLearnClassifier(epochs=5, random_state=0), {"fold": [1, 2]}, cv=2).fit(x, y)
+    assert search.best_params_["fold"] in (1, 2)
+    piped = make_pipeline(StandardScaler(), AgrLearnClassifier(epochs=20, random_state=0))
+    assert cross_val_score(piped, x, y, cv=3).mean() > 0.5
+
+
+def test_names_and_numbers_with_gaps_come_back_as_they_were(table):
+    x, y = table
+    for labels in (numpy.array(["red", "green", "blue"])[y], numpy.array([7, -3, 40])[y]):
+        fitted = AgrLearnClassifier(epochs=10, random_state=0).fit(x, labels)
+        assert set(fitted.predict(x)) <= set(labels)
+        assert fitted.score(x, labels) > 0.6
+        assert fitted.predict_proba(x).shape == (200, 3)
+
+
+def test_images_and_sentences_are_taken_as_they_are():
+    digits, numbers = load_digits(return_X_y=True)
+    images = digits[:300].reshape(-1, 8, 8)
+    assert AgrLearnClassifier(epochs=8, random_state=0).fit(images, numbers[:300]).score(images, numbers[:300]) > 0.7
+    good, bad = ["a fine and moving film", "what a fine cast"], ["a dull and empty film", "what a dull plot"]
+    sentences, labels = (good + bad) * 10, (["pos"] * 2 + ["neg"] * 2) * 10
+    reader = AgrLearnClassifier(epochs=4, learning_rate=0.002, random_state=0).fit(sentences, labels)
+    assert list(reader.predict(["a fine plot", "a dull cast"])) == ["pos", "neg"]
+    with pytest.raises(ValueError, match="list of strings"):
+        reader.predict(images)
+
+
+def test_equal_random_states_give_equal_fits_whatever_the_order_of_rows(table):
+    x, y = table
+    order = numpy.random.default_rng(0).permutation(len(x))
+    first = AgrLearnClassifier(epochs=3, random_state=1).fit(x, y)
+    again = clone(first).fit(x[order], y[order])
+    other = AgrLearnClassifier(epochs=3, random_state=2).fit(x, y)
+    numpy.testing.assert_array_equal(first.predict_proba(x), again.predict_proba(x))
+    assert not numpy.array_equal(first.predict_proba(x), other.predict_proba(x))
+    thawed = pickle.loads(pickle.dumps(first))
+    numpy.testing.assert_array_equal(first.predict_proba(x), thawed.predict_proba(x))
+
+
+def test_weights_that_are_no_whole_numbers_multiply_the_loss(table):
+    x, y = table
+    heavy = numpy.where(y == 0, 20.5, 0.5)
+    plain, weighted = (
+        AgrLearnClassifier(epochs=10, random_state=0).fit(x, y, sample_weight=weight) for weight in (None, heavy)
+    )
+    assert (weighted.predict(x) == 0).mean() > (plain.predict(x) == 0).mean() + 0.05
+
+
+def test_early_stopping_keeps_the_best_epoch(table):
+    x, y = table
+    fitted = AgrLearnClassifier(epochs=200, early_stopping=True, patience=5, random_state=0).fit(x, y)
+    likelihoods = [record.validation_nll for record in fitted.history_.records]
+    best = int(numpy.argmin(likelihoods))
+    assert fitted.n_iter_ == best + 1 + 5 < 200
+
+
+def test_every_protocol_and_a_network_of_ones_own(table):
+    x, y = table
+
+    def make(object_shape, num_classes, fold):
+        return build_network("mlp", object_shape=object_shape, num_classes=num_classes, fold=fold, depth=1, width=32)
+
+    for protocol in ("replicated", "batched", "contextual"):
+        fitted = AgrLearnClassifier(epochs=10, network=make, protocol=protocol, draws=2, random_state=0).fit(x, y)
+        assert fitted.score(x, y) > 0.5
+        assert torch.is_tensor(fitted.network_.head.weight)
+    with pytest.raises(AgrLearnError, match="did you mean 'batched'"):
+        AgrLearnClassifier(epochs=1, protocol="batchd").fit(x, y).predict(x)
