@@ -158,9 +158,10 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
                 self.n_features_in_ = 1
                 if y is None or len(y) != len(sentences):
                     raise ValueError(f"expected one label for each of {len(sentences)} sentences")
-            if getattr(self, "vocabulary_", None) is None:
+            words = getattr(self, "vocabulary_", None)
+            if words is None:
                 raise ValueError("the classifier was trained on numbers and cannot predict sentences")
-            return self.vocabulary_.encode(sentences)
+            return words.encode(sentences)
         if not training and getattr(self, "vocabulary_", None) is not None:
             raise ValueError("the classifier was trained on sentences; expected a list of strings")
         checks: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": True, "allow_nd": True}

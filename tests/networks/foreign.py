@@ -8,12 +8,24 @@ from torch.nn import functional as F
 
 
 @functools.cache
+def declare_missing_operators():
+    """Make torchvision importable, as timm, Lightning and transformers ask where it is installed.
+
+    Beside a CPU-only torch its compiled operators may be missing; then their names suffice.
+    """
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        return library  # kept alive by the cache: a library takes its operators with it
+    except ImportError:
+        pass
+
+
 def import_timm():
-    """timm, whose import of torchvision needs operators that a CPU-only torch does not have: their names suffice."""
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    import_timm.library = library  # kept alive: a library takes its operators with it
+    declare_missing_operators()
     import timm
 
     return timm
@@ -165,6 +177,7 @@ def tokens(count: int = 6) -> Tensor:
 
 def tiny_bert():
     """A real BERT classifier, made small, with random weights."""
+    declare_missing_operators()
     import transformers
 
     config = transformers.BertConfig(

@@ -17,6 +17,7 @@ app.command("agrlearn.cli.demo:demo", help="Train fold 1, 2 and 4 on small digit
 app.command("agrlearn.cli.train:train", help="Train a network on a data set; stopped, the same command goes on.")
 app.command("agrlearn.cli.predict:predict", help="Write a trained network's label distributions to a CSV file.")
 app.command("agrlearn.cli.evaluate:evaluate", help="Measure a trained network by every prediction protocol.")
+app.command("agrlearn.cli.export:export", help="Write a trained network as an ONNX model, checked against PyTorch.")
 app.command("agrlearn.cli.info:info", help="Tell what there is to choose from, or all about a run.")
 
 

@@ -1,0 +1,49 @@
+"""ONNX models against PyTorch; the export compares them itself."""
+
+import onnxruntime
+import pytest
+import torch
+
+from agrlearn.networks.catalogue import build_network
+from agrlearn.networks.convert import aggregate
+from agrlearn.prediction.export import ReplicatedModel, export_onnx
+from agrlearn.prediction.predict import predict
+from tests.networks import foreign
+
+
+def networks():
+    sentences = {"object_shape": (7,), "vocabulary": 30, "embedding": 8, "maps": 4}
+    yield "images", build_network(object_shape=(1, 8, 8), num_classes=3, fold=2), torch.rand(5, 1, 8, 8)
+    yield "mlp", build_network(object_shape=(6,), num_classes=3, fold=3), torch.rand(5, 6)
+    yield "sentences", build_network("sentence-cnn", num_classes=3, fold=2, **sentences), torch.randint(0, 30, (5, 7))
+    yield "depth", aggregate(foreign.nested(), 2, foreign.images(), at="0", verbose=False), foreign.images(5)
+    yield "lstm", aggregate(foreign.Recurrent(), 2, foreign.tokens(), at="embed", verbose=False), foreign.tokens(5)
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize("name", ["images", "mlp", "sentences", "depth", "lstm"])
+def test_the_file_gives_what_pytorch_gives_for_any_number_of_objects(name, groups, tmp_path):
+    _, network, objects = next(entry for entry in networks() if entry[0] == name)
+    file = tmp_path / "model.onnx"
+    assert export_onnx(network.eval(), objects, file, groups=groups) < 1e-5
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    if not groups:
+        session = onnxruntime.InferenceSession(str(file))
+        more = torch.cat([objects, objects, objects])
+        [given] = session.run(None, {"objects": more.numpy()})
+        assert torch.allclose(torch.from_numpy(given), predict(network, more), atol=1e-5)
+
+
+def test_a_model_that_differs_is_not_kept(tmp_path, monkeypatch):
+    network, objects = build_network(object_shape=(6,), num_classes=3, fold=2).eval(), torch.rand(5, 6)
+    calls = []
+    original = ReplicatedModel.forward
+
+    def drifting(self, objects):
+        calls.append(1)
+        return original(self, objects) + (0 if torch.compiler.is_exporting() or len(calls) < 2 else 0.1)
+
+    monkeypatch.setattr(ReplicatedModel, "forward", drifting)
+    with pytest.raises(Exception, match="differs from PyTorch"):
+        export_onnx(network, objects, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
