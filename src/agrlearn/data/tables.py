@@ -143,9 +143,10 @@ def _guess_label(names: list[str]) -> str:
 
 
 def _guess_text(rows: Rows, names: list[str]) -> str | None:
-    """The column with the most words a row, if there are at least two on average."""
+    """The column with the most words in a filled cell, if there are at least two on average."""
     some = [row for _, row in rows[:_ROWS_TO_GUESS_FROM]]
-    words = {name: sum(len(str(row[name] or "").split()) for row in some) / len(some) for name in names}
+    counts = {name: [len(str(row[name]).split()) for row in some if row[name]] for name in names}
+    words = {name: sum(found) / max(1, len(found)) for name, found in counts.items()}
     best = max(words, key=words.__getitem__, default=None)
     return best if best is not None and words[best] >= 2 else None
 

@@ -1,0 +1,238 @@
+"""The user's own files through the command line: images, tables, text, and networks from outside."""
+
+import csv
+import json
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from agrlearn.data.catalogue import open_source
+from agrlearn.errors import DataError
+from tests.cli.test_cli import call
+from tests.networks import foreign
+
+FAST = ["--epochs", "2", "--batch-size", "8", "--learning-rate", "0.02"]
+
+
+def write_images(folder, classes=("cat", "dog"), count=8):
+    random = numpy.random.default_rng(0)
+    for number, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for index in range(count):
+            pixels = random.integers(0, 100, (12 + index, 15, 3)).astype("uint8")
+            pixels[..., number] += 120
+            ending = ("png", "jpg", "webp")[index % 3]
+            Image.fromarray(pixels).save(folder / name / f"{index}.{ending}")
+
+
+def write_rows(path, header, rows):
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+        table.writerows([header, *rows])
+
+
+GOOD, BAD = "a fine and moving film", "a dull and empty plot"
+REVIEWS = [(GOOD, "pos"), (BAD, "neg")] * 10
+
+
+def test_a_folder_of_class_folders_from_training_to_named_predictions(tmp_path, capsys):
+    write_images(tmp_path / "pets")
+    run = tmp_path / "run"
+    assert call("train", tmp_path / "pets", "--image-size", 16, "--run-dir", run, *FAST) == 0
+    assert "14 objects of 2 classes" in capsys.readouterr().out
+    assert call("predict", run, tmp_path / "pets") == 0
+    rows = list(csv.DictReader((run / "predictions.csv").open()))
+    assert len(rows) == 16
+    assert {"cat", "dog"} <= set(rows[0])
+    assert call("evaluate", run, tmp_path / "pets", "--protocol", "batched") == 0
+    (tmp_path / "new").mkdir()
+    Image.new("L", (40, 20)).save(tmp_path / "new" / "one.png")
+    assert call("predict", run, tmp_path / "new") == 0
+    assert len((run / "predictions.csv").read_text().splitlines()) == 2
+
+
+def test_folders_called_train_and_test_are_the_parts(tmp_path):
+    write_images(tmp_path / "train", count=4)
+    write_images(tmp_path / "test", count=2)
+    source = open_source(str(tmp_path), image_size=8)
+    assert len(source.labelled(source.train)) == 8
+    assert len(source.labelled(source.test)) == 4
+    (tmp_path / "test" / "dog").rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rename(tmp_path / "test" / "fox")
+    with pytest.raises(DataError, match="no images of the class 'dog'"):
+        open_source(str(tmp_path))
+
+
+def test_broken_images_are_named_or_left_out_and_listed(tmp_path, capsys):
+    write_images(tmp_path / "pets")
+    broken = tmp_path / "pets" / "cat" / "broken.png"
+    broken.write_bytes(b"no picture")
+    command = ("train", tmp_path / "pets", "--run-dir", tmp_path / "run", *FAST)
+    assert call(*command) == 2
+    assert "broken.png cannot be read as an image" in capsys.readouterr().err
+    assert call(*command, "--skip-bad") == 0
+    assert "left out 1" in capsys.readouterr().out
+    assert "broken.png" in (tmp_path / "run" / "left_out.tsv").read_text()
+
+
+def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path):
+    write_images(tmp_path, count=2)
+    Image.new("1", (20_000, 20_000)).save(tmp_path / "cat" / "huge.png")
+    with pytest.raises(DataError, match=r"huge\.png cannot be read"):
+        open_source(str(tmp_path))
+
+
+def test_an_empty_class_and_an_empty_folder_get_a_sentence(tmp_path):
+    write_images(tmp_path / "pets", count=2)
+    (tmp_path / "pets" / "eel").mkdir()
+    with pytest.raises(DataError, match="eel holds no png, jpeg or webp images"):
+        open_source(str(tmp_path / "pets"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="none of the kinds"):
+        open_source(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_sentences_in_a_table_are_found_and_said_aloud(kind, tmp_path, capsys):
+    file = tmp_path / f"reviews.{kind}"
+    rows = [(number, text, label) for number, (text, label) in enumerate(REVIEWS)]
+    if kind in ("csv", "tsv"):
+        write_rows(file, ["id", "review", "label"], rows)
+    elif kind == "jsonl":
+        file.write_text("".join(json.dumps({"id": n, "review": t, "label": y}) + "\n" for n, t, y in rows))
+    else:
+        import pyarrow
+        from pyarrow import parquet
+
+        columns = dict(zip(["id", "review", "label"], map(list, zip(*rows, strict=True)), strict=True))
+        parquet.write_table(pyarrow.table(columns), file)
+    run = tmp_path / "run"
+    command = ("train", file, "--run-dir", run, "--epochs", 3, "--batch-size", 8, "--optimizer", "adam")
+    assert call(*command, "--learning-rate", 0.002, "--net.maps", 8, "--net.embedding", 16) == 0
+    assert "labels from the column 'label', objects from the sentences in 'review'" in capsys.readouterr().out
+    write_rows(tmp_path / "new.csv", ["review"], [["a fine plot"], ["never seen words"]])
+    assert call("predict", run, tmp_path / "new.csv") == 0
+    found = list(csv.DictReader((run / "predictions.csv").open()))
+    assert [row["prediction"] in ("pos", "neg") for row in found] == [True, True]
+    assert call("evaluate", run, file) == 0
+    assert call("predict", run, file, "--protocol", "batched") == 2
+    assert "slot-blind" in capsys.readouterr().err
+
+
+def test_numbers_in_a_table_keep_their_columns(tmp_path, capsys):
+    random = numpy.random.default_rng(0)
+    numbers = random.normal(size=(40, 3))
+    names = ["small" if row[0] < 0 else "large" for row in numbers]
+    write_rows(
+        tmp_path / "t.csv", ["a", "kind", "b", "c"], [[x, n, y, z] for (x, y, z), n in zip(numbers, names, strict=True)]
+    )
+    run = tmp_path / "run"
+    assert call("train", tmp_path / "t.csv", "--label-column", "kind", "--run-dir", run, *FAST) == 0
+    write_rows(tmp_path / "new.csv", ["c", "b", "a"], [[1, 2, 3]])
+    assert call("predict", run, tmp_path / "new.csv") == 0
+    write_rows(tmp_path / "less.csv", ["c", "b"], [[1, 2]])
+    capsys.readouterr()
+    assert call("predict", run, tmp_path / "less.csv") == 2
+    assert "no column 'a', which the network was trained on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message", "left_out"),
+    [
+        ("a.csv", b"x,label\n1,a\nhuh,b\n3,a\n4,b\n", r"row 3: the column 'x' holds 'huh'", 1),
+        ("a.csv", b"x,label\n1,a\ninf,b\n3,a\n4,b\n", r"row 3: the column 'x' holds 'inf'", 1),
+        ("a.csv", b"x,label\n1,a\n2\n3,b\n", r"row 3: 1 cells instead of 2", 1),
+        ("a.csv", b"x,label\n1,a\n2,\n3,b\n", r"row 3: the column 'label' is empty", 1),
+        ("a.csv", b"text,label\nso good,a\nso b\xffd,b\nso fine,b\n", r"row 3: the text is not UTF-8", 1),
+        ("a.csv", b"text,label\nso good,a\n,b\nso fine,b\n", r"row 3: the column 'text' holds no text", 1),
+        (
+            "a.jsonl",
+            b'{"x": 1, "y": 0}\n{"x": 2}\n{"x": 3, "y": 1}\n',
+            r"row 2: not a JSON object with the same names",
+            1,
+        ),
+        ("a.csv", b"1,2\n3,4\n", r"has no header: its first row is 1, 2", None),
+        ("a.csv", b"", r"is empty", None),
+        ("a.csv", b"x,label\n", r"is empty", None),
+        ("a.csv", b"label\na\nb\n", r"no column beside the label", None),
+        ("a.parquet", b"no table", r"cannot be read as a parquet file", None),
+    ],
+)
+def test_bad_tables_get_a_sentence_with_file_and_row(name, content, message, left_out, tmp_path):
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        open_source(str(file))
+    assert name in str(caught.value)
+    if left_out is not None:
+        source = open_source(str(file), skip_bad=True)
+        assert len(source.bad) == left_out
+        assert len(source.labelled(source.train)) >= 1
+
+
+def test_unknown_columns_name_the_closest(tmp_path, capsys):
+    write_rows(tmp_path / "t.csv", ["review", "label"], REVIEWS)
+    assert call("train", tmp_path / "t.csv", "--text-column", "revew") == 2
+    assert "did you mean 'review'" in capsys.readouterr().err
+
+
+def test_a_class_with_one_object_cannot_be_held_out(tmp_path, capsys):
+    write_rows(tmp_path / "t.csv", ["x", "label"], [[1, "a"], [2, "a"], [3, "b"]])
+    assert call("train", tmp_path / "t.csv", "--run-dir", tmp_path / "run") == 2
+    assert "a single object of the class 'b'" in capsys.readouterr().err
+
+
+def test_a_timm_model_is_trained_reopened_and_exported(tmp_path, capsys):
+    foreign.import_timm()
+    write_images(tmp_path / "pets", count=6)
+    run = tmp_path / "run"
+    options = ("--network", "timm:test_byobnet", "--net.at", "stages.1", "--image-size", 32)
+    assert call("train", tmp_path / "pets", "--run-dir", run, *options, *FAST) == 0
+    assert "joined after stages.1" in capsys.readouterr().out
+    assert call("evaluate", run, tmp_path / "pets") == 0
+    assert call("export", run, tmp_path / "model.onnx") == 0
+    assert (tmp_path / "model.onnx").stat().st_size > 1000
+    assert call("train", tmp_path / "pets", "--run-dir", run, "--network", "timm:resnt18") == 2
+    assert "timm has no model 'resnt18'" in capsys.readouterr().err
+
+
+OWN = """
+import torch
+from torch import nn
+
+print("this file was run")
+
+def make_model(num_classes):
+    features = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+    return nn.Sequential(features, nn.Linear(32, num_classes))
+
+def no_model():
+    return 3
+"""
+
+
+def test_the_users_own_file_is_run_only_when_named(tmp_path, capsys):
+    write_images(tmp_path / "pets", count=6)
+    (tmp_path / "own.py").write_text(OWN)
+    named = ("--network", f"{tmp_path / 'own.py'}:make_model")
+    run = tmp_path / "run"
+    assert call("train", tmp_path / "pets", "--run-dir", run, *named, *FAST) == 0
+    assert "this file was run" in capsys.readouterr().out
+    assert call("predict", run, tmp_path / "pets") == 2
+    told = capsys.readouterr()
+    assert "run only when you name it" in told.err
+    assert "this file was run" not in told.out
+    assert call("predict", run, tmp_path / "pets", *named) == 0
+    for function, message in (("absent", "no function 'absent'"), ("no_model", "returned int")):
+        assert call("train", tmp_path / "pets", "--network", f"{tmp_path / 'own.py'}:{function}") == 2
+        assert message in capsys.readouterr().err
+
+
+def test_objects_become_the_same_objects_when_they_are_read_again(tmp_path):
+    write_rows(tmp_path / "t.csv", ["review", "label"], REVIEWS)
+    first = open_source(str(tmp_path / "t.csv"))
+    write_rows(tmp_path / "other.csv", ["review", "label"], [("plot and film", "neg"), *REVIEWS[:2]])
+    again = open_source(str(tmp_path / "other.csv"), preparation=first.preparation)
+    assert torch.equal(again.train.objects[1:], first.train.objects[:2])
