@@ -1,24 +1,25 @@
-"""The command line. Commands live in one file each and are imported when they are called, torch later still."""
+"""The command line. Commands live in one file each; they import torch when they are called, not before."""
 
 import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
+from agrlearn.cli.demo import demo
+from agrlearn.cli.evaluate import evaluate
+from agrlearn.cli.export import export
+from agrlearn.cli.info import info
+from agrlearn.cli.predict import predict
+from agrlearn.cli.train import train
 from agrlearn.errors import AgrLearnError
 
 app = App(
     name="agrlearn",
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
-    "time between a free ensemble and more throughput.",
-    help_epilogue="Start with: agrlearn demo",
+    "time between a free ensemble and more throughput. Start with: agrlearn demo",
 )
-app.command("agrlearn.cli.demo:demo", help="Train fold 1, 2 and 4 on small digits and compare them: two minutes.")
-app.command("agrlearn.cli.train:train", help="Train a network on a data set; stopped, the same command goes on.")
-app.command("agrlearn.cli.predict:predict", help="Write a trained network's label distributions to a CSV file.")
-app.command("agrlearn.cli.evaluate:evaluate", help="Measure a trained network by every prediction protocol.")
-app.command("agrlearn.cli.export:export", help="Write a trained network as an ONNX model, checked against PyTorch.")
-app.command("agrlearn.cli.info:info", help="Tell what there is to choose from, or all about a run.")
+for command in (demo, train, predict, evaluate, export, info):
+    app.command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

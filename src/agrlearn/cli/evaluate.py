@@ -2,6 +2,13 @@
 
 import math
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from agrlearn.cli.runs import PredictionOptions
+
+_DEFAULTS = PredictionOptions()
 
 _OBJECTS_TIMED = 2048
 
@@ -12,13 +19,7 @@ def evaluate(
     /,
     *,
     protocol: str | None = None,
-    draws: int = 1,
-    context: str | None = None,
-    samples: int = 0,
-    seed: int = 0,
-    batch_size: int = 256,
-    network: str | None = None,
-    skip_bad: bool = False,
+    options: Annotated[PredictionOptions, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Compare the predictions of RUN's network with the labels of DATA, and tell how fast it predicts.
 
@@ -31,20 +32,6 @@ def evaluate(
         folders of images.
     protocol
         replicated, batched or contextual; by default all that the network can answer.
-    draws
-        Random groups per object, for batched and contextual.
-    context
-        Where contextual takes the companions from; by default the data that RUN was trained on.
-    samples
-        Draws of a stochastic bottleneck to average over; 0 uses its mean.
-    seed
-        Of the random groups.
-    batch_size
-        Groups per pass.
-    network
-        For a run whose network comes from a Python file: that file and function, which are run.
-    skip_bad
-        Leave out files and rows that cannot be read.
     """
     from rich.console import Console
     from rich.table import Table
@@ -56,22 +43,22 @@ def evaluate(
     from agrlearn.prediction.cost import multiply_adds_per_object
     from agrlearn.prediction.protocols import PROTOCOLS
 
-    built, class_names = open_run(run, network)
-    source = open_like_training(data, run, skip_bad=skip_bad)
+    built, class_names = open_run(run, options.network)
+    source = open_like_training(data, run, skip_bad=options.skip_bad)
     tell_about(source)
     check_shapes(built, source.unseen.objects, data)
     test_set = source.labelled(source.unseen, class_names)
     names = [protocol] if protocol else ["replicated"] if built.fold == 1 or built.slot_blind else list(PROTOCOLS)
 
-    protocols = {name: make_protocol(name, run, draws=draws, seed=seed, context=context) for name in names}
+    protocols = {name: make_protocol(name, run, options) for name in names}
     results = {
-        name: evaluate_network(built, test_set, chosen, batch_size=batch_size, samples=samples)
+        name: evaluate_network(built, test_set, chosen, batch_size=options.batch_size, samples=options.samples)
         for name, chosen in protocols.items()
     }
     some = map_objects(lambda tensor: tensor[:_OBJECTS_TIMED], test_set.objects)
-    speeds = objects_per_second([(built, chosen) for chosen in protocols.values()], some, batch_size=batch_size)
+    speeds = objects_per_second([(built, chosen) for chosen in protocols.values()], some, batch_size=options.batch_size)
 
-    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {built.fold}, draws: {draws}")
+    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {built.fold}, draws: {options.draws}")
     for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
         table.add_column(column, justify="left" if column == "prediction" else "right")
     table.add_column("multiply-adds / object", justify="right")

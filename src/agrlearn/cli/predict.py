@@ -1,6 +1,13 @@
 """agrlearn predict"""
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from agrlearn.cli.runs import PredictionOptions
+
+_DEFAULTS = PredictionOptions()
 
 
 def predict(
@@ -9,14 +16,8 @@ def predict(
     /,
     *,
     protocol: str = "replicated",
-    draws: int = 1,
-    context: str | None = None,
-    samples: int = 0,
-    seed: int = 0,
-    batch_size: int = 256,
-    network: str | None = None,
-    skip_bad: bool = False,
     output: Path | None = None,
+    options: Annotated[PredictionOptions, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Predict every object of DATA with the network of RUN.
 
@@ -33,20 +34,6 @@ def predict(
     protocol
         replicated (each object in every slot: an ensemble), batched (other objects in the slots: fast), or contextual
         (beside random training objects).
-    draws
-        Random groups per object, for batched and contextual.
-    context
-        Where contextual takes the companions from; by default the data that RUN was trained on.
-    samples
-        Draws of a stochastic bottleneck to average over; 0 uses its mean.
-    seed
-        Of the random groups.
-    batch_size
-        Groups per pass.
-    network
-        For a run whose network comes from a Python file: that file and function, which are run.
-    skip_bad
-        Leave out files and rows that cannot be read.
     output
         The CSV file to write; by default predictions.csv in RUN.
     """
@@ -57,13 +44,13 @@ def predict(
     from agrlearn.files import write_atomically
     from agrlearn.prediction.predict import predict as predict_objects
 
-    built, class_names = open_run(run, network)
-    source = open_like_training(data, run, skip_bad=skip_bad)
+    built, class_names = open_run(run, options.network)
+    source = open_like_training(data, run, skip_bad=options.skip_bad)
     tell_about(source)
     check_shapes(built, source.unseen.objects, data)
-    chosen = make_protocol(protocol, run, draws=draws, seed=seed, context=context)
+    chosen = make_protocol(protocol, run, options)
     probabilities = predict_objects(
-        built, source.unseen.objects, chosen, batch_size=batch_size, samples=samples, seed=seed
+        built, source.unseen.objects, chosen, batch_size=options.batch_size, samples=options.samples, seed=options.seed
     )
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,27 @@ if TYPE_CHECKING:
     from agrlearn.grouping import Objects
     from agrlearn.networks.aggregated import AggregatedClassifier
     from agrlearn.prediction.protocols import PredictionProtocol
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """How `predict` and `evaluate` use a trained network."""
+
+    draws: int = 1
+    """Random groups per object, for batched and contextual."""
+    context: str | None = None
+    """Where contextual takes the companions from; by default the data that RUN was trained on."""
+    samples: int = 0
+    """Draws of a stochastic bottleneck to average over; 0 uses its mean."""
+    seed: int = 0
+    """Of the random groups."""
+    batch_size: int = 256
+    """Groups per pass."""
+    network: str | None = None
+    """For a run whose network comes from a Python file: that file and function, which are run."""
+    skip_bad: bool = False
+    """Leave out files and rows that cannot be read."""
+
 
 _DATA_FILE = "data.json"
 _BAD_FILE = "left_out.tsv"
@@ -113,17 +135,18 @@ def check_shapes(network: "AggregatedClassifier", objects: "Objects", name: str)
         raise DataError(f"{name} holds objects of shape {came}, the network was trained on shape {expected}")
 
 
-def make_protocol(name: str, run_dir: Path, *, draws: int, seed: int, context: str | None) -> "PredictionProtocol":
-    """The protocol called `name`; Contextual takes its companions from `context` or the run's training data."""
+def make_protocol(name: str, run_dir: Path, options: PredictionOptions) -> "PredictionProtocol":
+    """The protocol called `name`; Contextual takes its companions from the context or the run's training data."""
     from agrlearn.prediction.protocols import Batched, Contextual, Replicated
 
     def contextual() -> Contextual:
-        companions = open_like_training(context, run_dir).train.objects if context else training_objects(run_dir)
-        return Contextual(companions, draws=draws, seed=seed)
+        chosen = options.context
+        companions = open_like_training(chosen, run_dir).train.objects if chosen else training_objects(run_dir)
+        return Contextual(companions, draws=options.draws, seed=options.seed)
 
     makers: dict[str, Callable[[], Any]] = {
         "replicated": Replicated,
         "contextual": contextual,
-        "batched": lambda: Batched(draws=draws, seed=seed),
+        "batched": lambda: Batched(draws=options.draws, seed=options.seed),
     }
     return look_up(makers, name, "protocol")()
