@@ -49,5 +49,5 @@ def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
     if name in catalogue:
         return catalogue[name]
     close = difflib.get_close_matches(name, catalogue, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise UnknownNameError(f"no {kind} is called {name!r}; {hint}The choices are: {', '.join(catalogue)}")
+    hint = f"did you mean {close[0]!r}? The" if close else "the"
+    raise UnknownNameError(f"no {kind} is called {name!r}; {hint} choices are: {', '.join(catalogue)}")

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+from agrlearn.cli.runs import WholeNumber
 
-def demo(*, seeds: int = 3, epochs: int = 25, run_dir: Path = Path("runs/demo"), fresh: bool = False) -> None:
+
+def demo(
+    *, seeds: WholeNumber = 3, epochs: WholeNumber = 25, run_dir: Path = Path("runs/demo"), fresh: bool = False
+) -> None:
     """Train an ordinary network and aggregated ones on small images of digits, and compare them in one table.
 
     The digits come with scikit-learn. Each line of the table is one way to predict with a trained network: the same

@@ -1,10 +1,12 @@
 """What the commands share: data sets split as training split them, and trained networks with their classes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter, Token
 
 from agrlearn.errors import DataError, RecipeError, RunError, look_up
 
@@ -16,19 +18,30 @@ if TYPE_CHECKING:
     from agrlearn.prediction.protocols import PredictionProtocol
 
 
+def _whole_number(type_: type, tokens: Sequence[Token]) -> int:
+    """A number without a fraction; cyclopts alone would round 1.5."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"expected a whole number, got {tokens[0].value!r}.") from None
+
+
+WholeNumber = Annotated[int, Parameter(converter=_whole_number)]
+
+
 @dataclass(frozen=True)
 class PredictionOptions:
     """How `predict` and `evaluate` use a trained network."""
 
-    draws: int = 1
+    draws: WholeNumber = 1
     """Random groups per object, for batched and contextual."""
     context: str | None = None
     """Where contextual takes the companions from; by default the data that RUN was trained on."""
-    samples: int = 0
+    samples: WholeNumber = 0
     """Draws of a stochastic bottleneck to average over; 0 uses its mean."""
-    seed: int = 0
+    seed: WholeNumber = 0
     """Of the random groups."""
-    batch_size: int = 256
+    batch_size: WholeNumber = 256
     """Groups per pass."""
     network: str | None = None
     """For a run whose network comes from a Python file: that file and function, which are run."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from agrlearn.cli.runs import WholeNumber
 from agrlearn.errors import RecipeError, look_up
 from agrlearn.training.recipe import Recipe
 
@@ -21,11 +22,11 @@ def train(
     data: str,
     /,
     *,
-    fold: int = 2,
+    fold: WholeNumber = 2,
     network: str | None = None,
     net: Annotated[dict[str, str] | None, Parameter(negative=())] = None,
     validation_fraction: float = 0.1,
-    image_size: int | None = None,
+    image_size: WholeNumber | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
     skip_bad: bool = False,

@@ -91,6 +91,8 @@ def _timm_maker(name: str) -> Maker:
         import timm
     except ImportError:
         raise RecipeError(f"{name} needs timm; install it with: pip install 'agrlearn[timm]'") from None
+    except RuntimeError as error:  # a torchvision that was not built for this torch
+        raise RecipeError(f"timm cannot be imported here ({error}); install a torchvision that fits torch") from error
     wanted = name.removeprefix(TIMM_PREFIX)
     if not timm.is_model(wanted):
         close = timm.list_models(f"*{wanted}*")[:3]

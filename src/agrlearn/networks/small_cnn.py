@@ -4,8 +4,10 @@ from torch import Tensor, nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import SLOT_DIMENSION, pool_globally, pool_slots
+from agrlearn.networks.joins import SLOT_DIMENSION, is_slot_blind, pool_globally, pool_slots
 from agrlearn.networks.standardize import Standardize
+
+_JOINS = ("channels", "width", "height", "max")
 
 
 def small_cnn(
@@ -28,7 +30,7 @@ def small_cnn(
         object_shape: (channels, height, width) of one image.
         width: filters of the first layer, doubled where the image is halved; the last feature layer has `fold` times
             more, as in the paper.
-        join: channels, width or height.
+        join: channels, width, height or max.
         join_after: how many of the 3×3 convolutions every object passes alone, before the join.
         slotwise: pool each slot's segment by itself (for the width and height joins).
         noise: see `AggregatedClassifier`.
@@ -37,6 +39,8 @@ def small_cnn(
         raise RecipeError(
             f"small-cnn takes images of shape (channels, height, width), got {object_shape}; mlp takes vectors"
         )
+    if join not in _JOINS:
+        raise RecipeError(f"small-cnn can join by {', '.join(_JOINS)}, got {join}")
     if not 0 <= join_after <= 4:
         raise RecipeError(f"small-cnn can join after 0 to 4 of its convolutions, got join_after={join_after}")
     if slotwise and join not in SLOT_DIMENSION:
@@ -56,6 +60,7 @@ def small_cnn(
         join=join,
         shared=nn.Sequential(Standardize(object_shape[0]), *layers[:join_after]),
         noise=noise,
+        slot_blind=fold > 1 and is_slot_blind(join),
     )
 
 

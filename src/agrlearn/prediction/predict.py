@@ -68,6 +68,8 @@ def answers_of(
         raise ShapeError("expected at least one object to predict, got none")
     if batch_size < 1:
         raise ShapeError(f"batch_size is the number of groups per pass and at least 1, got {batch_size}")
+    if samples < 0:
+        raise RecipeError(f"samples is a number of draws, or 0 for the mean of the bottleneck, got {samples}")
     random = generator(seed)
 
     def classify(shared_groups: Objects) -> Tensor:
