@@ -14,8 +14,18 @@ from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, sav
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.standardize import Standardize
 
-SHAPES = {"small-cnn": (2, 8, 8), "mlp": (6,), "sentence-cnn": (9,)}
-OPTIONS = {"sentence-cnn": {"vocabulary": 30, "embedding": 8, "maps": 4}}
+SHAPES = {
+    "small-cnn": (2, 8, 8),
+    "mlp": (6,),
+    "sentence-cnn": (9,),
+    "preact-resnet": (3, 16, 16),
+    "wide-resnet": (3, 16, 16),
+}
+OPTIONS = {
+    "sentence-cnn": {"vocabulary": 30, "embedding": 8, "maps": 4},
+    "preact-resnet": {"width": 8},
+    "wide-resnet": {"width": 1, "depth": 10},
+}
 
 
 def make(name, fold):

@@ -16,15 +16,19 @@ from agrlearn.files import write_atomically
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.mlp import mlp
 from agrlearn.networks.outside import build_outside, comes_from_file, is_outside
+from agrlearn.networks.preact_resnet import preact_resnet
 from agrlearn.networks.sentence_cnn import sentence_cnn
 from agrlearn.networks.small_cnn import small_cnn
 from agrlearn.networks.standardize import Standardize
+from agrlearn.networks.wide_resnet import wide_resnet
 from agrlearn.seeding import derive_seed
 
 NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
     "small-cnn": small_cnn,
     "mlp": mlp,
     "sentence-cnn": sentence_cnn,
+    "preact-resnet": preact_resnet,
+    "wide-resnet": wide_resnet,
 }
 
 _FORMAT = "agrlearn-network-1"

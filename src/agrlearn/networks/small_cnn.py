@@ -1,13 +1,10 @@
 """A small convolutional network for small images: what the demo trains."""
 
-from torch import Tensor, nn
+from torch import nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import SLOT_DIMENSION, is_slot_blind, pool_globally, pool_slots
-from agrlearn.networks.standardize import Standardize
-
-_JOINS = ("channels", "width", "height", "max")
+from agrlearn.networks.convolutional import check_images, join_layers
 
 
 def small_cnn(
@@ -35,52 +32,19 @@ def small_cnn(
         slotwise: pool each slot's segment by itself (for the width and height joins).
         noise: see `AggregatedClassifier`.
     """
-    if len(object_shape) != 3:
-        raise RecipeError(
-            f"small-cnn takes images of shape (channels, height, width), got {object_shape}; mlp takes vectors"
-        )
-    if join not in _JOINS:
-        raise RecipeError(f"small-cnn can join by {', '.join(_JOINS)}, got {join}")
+    check_images("small-cnn", object_shape, join=join, slotwise=slotwise)
     if not 0 <= join_after <= 4:
         raise RecipeError(f"small-cnn can join after 0 to 4 of its convolutions, got join_after={join_after}")
-    if slotwise and join not in SLOT_DIMENSION:
-        raise RecipeError(f"slot-wise pooling needs the join width or height, got {join}")
     filters = [object_shape[0], width, 2 * width, 2 * width, 4 * width, 4 * width * fold]
     shapes = [(3, 1), (3, 2), (3, 1), (3, 2), (1, 1)]
     layers: list[nn.Module] = []
     for depth, (kernel, stride) in enumerate(shapes):
         slots = fold if join == "channels" and depth == join_after else 1
         layers.append(_convolution(slots * filters[depth], filters[depth + 1], kernel, stride))
-    pool = SlotPool(fold, SLOT_DIMENSION[join]) if slotwise else GlobalPool()
-    return AggregatedClassifier(
-        nn.Sequential(*layers[join_after:], pool),
-        features=filters[-1] * (fold if slotwise else 1),
-        fold=fold,
-        num_classes=num_classes,
-        join=join,
-        shared=nn.Sequential(Standardize(object_shape[0]), *layers[:join_after]),
-        noise=noise,
-        slot_blind=fold > 1 and is_slot_blind(join),
-    )
-
-
-class GlobalPool(nn.Module):
-    """The mean over all positions: (groups, channels, height, width) -> (groups, channels)."""
-
-    def forward(self, features: Tensor) -> Tensor:
-        return pool_globally(features)
-
-
-class SlotPool(nn.Module):
-    """The mean over each slot's positions: (groups, channels, height, width) -> (groups, fold * channels)."""
-
-    def __init__(self, fold: int, dim: int) -> None:
-        super().__init__()
-        self.fold = fold
-        self.dim = dim
-
-    def forward(self, features: Tensor) -> Tensor:
-        return pool_slots(features, self.fold, dim=self.dim)
+    return join_layers(
+        layers, join_after, object_shape=object_shape, num_classes=num_classes, fold=fold, features=filters[-1],
+        join=join, slotwise=slotwise, noise=noise,
+    )  # fmt: skip
 
 
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Sequential:

@@ -1,0 +1,72 @@
+"""What the convolutional networks share: where their layers are joined, and how they are pooled."""
+
+from torch import Tensor, nn
+
+from agrlearn.errors import RecipeError
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.joins import SLOT_DIMENSION, is_slot_blind, pool_globally, pool_slots
+from agrlearn.networks.standardize import Standardize
+
+_JOINS = ("channels", "width", "height", "max")
+
+
+def check_images(name: str, object_shape: tuple[int, ...], *, join: str, slotwise: bool) -> None:
+    """Refuse what a convolutional network cannot take."""
+    if len(object_shape) != 3:
+        raise RecipeError(f"{name} takes images of shape (channels, height, width), got {object_shape}")
+    if join not in _JOINS:
+        raise RecipeError(f"{name} can join by {', '.join(_JOINS)}, got {join}")
+    if slotwise and join not in SLOT_DIMENSION:
+        raise RecipeError(f"slot-wise pooling needs the join width or height, got {join}")
+
+
+def join_layers(
+    layers: list[nn.Module],
+    shared_layers: int,
+    *,
+    object_shape: tuple[int, ...],
+    num_classes: int,
+    fold: int,
+    features: int,
+    join: str,
+    slotwise: bool,
+    noise: float,
+) -> AggregatedClassifier:
+    """A network whose first layers every object passes alone and whose others read the joined slots.
+
+    Args:
+        layers: each maps feature maps to feature maps; the first joined one expects what `join` makes.
+        shared_layers: how many of them run before the join.
+        features: channels of the last layer.
+        slotwise: pool each slot's segment by itself.
+    """
+    pool = SlotPool(fold, SLOT_DIMENSION[join]) if slotwise else GlobalPool()
+    return AggregatedClassifier(
+        nn.Sequential(*layers[shared_layers:], pool),
+        features=features * (fold if slotwise else 1),
+        fold=fold,
+        num_classes=num_classes,
+        join=join,
+        shared=nn.Sequential(Standardize(object_shape[0]), *layers[:shared_layers]),
+        noise=noise,
+        slot_blind=fold > 1 and is_slot_blind(join),
+    )
+
+
+class GlobalPool(nn.Module):
+    """The mean over all positions: (groups, channels, height, width) -> (groups, channels)."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return pool_globally(features)
+
+
+class SlotPool(nn.Module):
+    """The mean over each slot's positions: (groups, channels, height, width) -> (groups, fold * channels)."""
+
+    def __init__(self, fold: int, dim: int) -> None:
+        super().__init__()
+        self.fold = fold
+        self.dim = dim
+
+    def forward(self, features: Tensor) -> Tensor:
+        return pool_slots(features, self.fold, dim=self.dim)

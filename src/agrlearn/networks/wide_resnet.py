@@ -1,0 +1,54 @@
+"""Wide residual networks (Zagoruyko and Komodakis 2016) for small images; 22 layers and width 10 in the paper."""
+
+from torch import nn
+
+from agrlearn.errors import RecipeError
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.convolutional import check_images, join_layers
+from agrlearn.networks.preact_resnet import residual_layers
+
+_STEM = 16
+
+
+def wide_resnet(
+    object_shape: tuple[int, ...],
+    num_classes: int,
+    fold: int = 1,
+    *,
+    depth: int = 22,
+    width: int = 10,
+    join: str = "channels",
+    join_after: int = 0,
+    stem_stride: int = 1,
+    slotwise: bool = False,
+    noise: float = 0.0,
+) -> AggregatedClassifier:
+    """A 3×3 convolution of 16 filters, three stages of wide pre-activation blocks, and a last normalisation.
+
+    Args:
+        object_shape: (channels, height, width) of one image.
+        depth: layers, 6·k + 4 for k blocks a stage.
+        width: what the 16, 32 and 64 filters of the stages are multiplied by; the last layer has `fold` times more.
+        join: channels, width, height or max.
+        join_after: how many blocks every object passes alone, before the join; 0 joins at the input.
+        stem_stride: 2 works at half the resolution.
+        slotwise: pool each slot's segment by itself (for the width and height joins).
+        noise: see `AggregatedClassifier`.
+    """
+    check_images("wide-resnet", object_shape, join=join, slotwise=slotwise)
+    blocks, rest = divmod(depth - 4, 6)
+    if rest or blocks < 1:
+        raise RecipeError(f"wide-resnet has 6·k + 4 layers, such as 16, 22 or 28, got depth={depth}")
+    bottom = _STEM * width * 4
+    outputs = [_STEM * width * 2**stage for stage in range(3) for _ in range(blocks)]
+    outputs[-1] *= fold
+    strides = [2 if stage > 0 and block == 0 else 1 for stage in range(3) for block in range(blocks)]
+    layers = residual_layers(
+        object_shape[0], _STEM, outputs, strides, fold=fold if join == "channels" else 1, join_after=join_after,
+        stem_stride=stem_stride, bottom=bottom,
+    )  # fmt: skip
+    layers += [nn.BatchNorm2d(outputs[-1]), nn.ReLU(inplace=True)]
+    return join_layers(
+        layers, join_after and join_after + 1, object_shape=object_shape, num_classes=num_classes, fold=fold,
+        features=outputs[-1], join=join, slotwise=slotwise, noise=noise,
+    )  # fmt: skip
