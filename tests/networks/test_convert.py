@@ -9,7 +9,7 @@ from torch import nn
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import ConversionError, UnknownNameError
-from agrlearn.grouping import count_objects, group, map_objects, replicate
+from agrlearn.grouping import count_objects, group, map_objects, replicate, ungroup
 from agrlearn.networks.conversion.tracing import call
 from agrlearn.networks.convert import aggregate
 from agrlearn.prediction.predict import predict
@@ -72,11 +72,18 @@ def logits_of(model, objects):
 
 
 def moved_by_exchange(network, objects):
-    groups = group(objects, network.fold)
+    """Whether exchanging a group's objects moves T, in proportion to how far other objects move it.
+
+    Some untrained networks hardly look at their input, so this is asked in double precision.
+    """
+    precise = copy.deepcopy(network).double()
+    doubled = map_objects(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, objects)
+    groups = group(doubled, network.fold)
     flipped = map_objects(lambda tensor: tensor.flip(1), groups)
+    others = group(map_objects(lambda tensor: tensor.roll(1, dims=0), ungroup(groups)), network.fold)
     with torch.no_grad():
-        t = network.bottleneck(groups)
-        return bool((t - network.bottleneck(flipped)).abs().max() > 1e-4 * t.abs().max())
+        t, exchanged, elsewhere = (precise.bottleneck(some) for some in (groups, flipped, others))
+    return bool((t - exchanged).norm() > 1e-3 * (t - elsewhere).norm())
 
 
 def check_laws(make, example, fold, *, at=None, join=None, **options):
