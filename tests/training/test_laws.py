@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, RecipeError, RunError, ShapeError, TrainingError
+from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, group
 from agrlearn.networks.catalogue import build_network
 from agrlearn.seeding import derive_seed, generator
@@ -253,7 +254,7 @@ class StopsAfter:
         return objects
 
 
-@pytest.mark.parametrize("options", [{}, {"alpha": 0.3, "ascent_steps": 2}, {"optimizer": "adam"}])
+@pytest.mark.parametrize("options", [{}, {"alpha": 0.3, "ascent_steps": 2}, {"optimizer": "adam"}, {"patience": 2}])
 @pytest.mark.parametrize("steps", [1, 7, 10, 23])
 def test_a_stopped_run_resumes_to_the_same_weights_and_records(vectors, make_mlp, tmp_path, steps, options):
     recipe = Recipe(**FAST, **options)
@@ -385,3 +386,19 @@ def test_records_are_mended_when_a_run_was_killed_while_writing_them(vectors, ma
     metrics.write_text(lines[0] if "missing" in damage else lines[0] + lines[1][:20])
     fit(make_mlp(2), vectors, recipe, vectors, tmp_path / "cut")
     assert metrics.read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+
+
+def test_patience_stops_early_and_keeps_the_best_epochs_weights(vectors, make_mlp, tmp_path):
+    train, held_out = vectors.subset(torch.arange(0, 150, 2)), vectors.subset(torch.arange(1, 150, 2))
+    recipe = Recipe(epochs=60, batch_size=8, learning_rate=0.3, schedule="constant", patience=3)
+    network = make_mlp(2)
+    history = fit(network, train, recipe, held_out, tmp_path)
+    likelihoods = [record.validation_nll for record in history.records]
+    assert len(likelihoods) < 60
+    assert len(likelihoods) - 1 - likelihoods.index(min(likelihoods)) == 3
+    assert evaluate(network, held_out).nll == pytest.approx(min(likelihoods))
+    again = make_mlp(2)
+    assert fit(again, train, recipe, held_out, tmp_path).was_finished
+    assert same(weights(network), weights(again))
+    with pytest.raises(RecipeError, match="needs a validation set"):
+        fit(make_mlp(2), train, recipe)
