@@ -9,6 +9,7 @@ import numpy
 
 from agrlearn.data.arrays import objects_from_array, read_npz
 from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folder
+from agrlearn.data.reviews import movie_review, subjectivity
 from agrlearn.data.sources import Part, Source
 from agrlearn.data.tables import READERS, read_table
 from agrlearn.errors import DataError, look_up
@@ -101,4 +102,9 @@ def read_idx(path: Path) -> numpy.ndarray:
     return numpy.frombuffer(content, dtype=numpy.uint8, offset=4 + 4 * dimensions).reshape(lengths).copy()
 
 
-DATASETS: dict[str, Callable[[], Source]] = {"digits": digits, "fashion-mnist": fashion_mnist}
+DATASETS: dict[str, Callable[[], Source]] = {
+    "digits": digits,
+    "fashion-mnist": fashion_mnist,
+    "movie-review": movie_review,
+    "subjectivity": subjectivity,
+}
