@@ -13,7 +13,9 @@ _JOINS = ("channels", "width", "height", "max")
 def check_images(name: str, object_shape: tuple[int, ...], *, join: str, slotwise: bool) -> None:
     """Refuse what a convolutional network cannot take."""
     if len(object_shape) != 3:
-        raise RecipeError(f"{name} takes images of shape (channels, height, width), got {object_shape}")
+        raise RecipeError(
+            f"{name} takes images of shape (channels, height, width), got {object_shape}; mlp takes vectors"
+        )
     if join not in _JOINS:
         raise RecipeError(f"{name} can join by {', '.join(_JOINS)}, got {join}")
     if slotwise and join not in SLOT_DIMENSION:
