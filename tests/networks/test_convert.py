@@ -143,15 +143,16 @@ def test_the_wide_catalogue_survives_too(name, fold):
     check_laws(make, example, fold, at=at, join="max")
 
 
+@pytest.mark.parametrize("fold", [1, 2, 4])
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_networks_are_joined_in_tandem_or_after_their_words(kind):
-    make, example = lambda: foreign.Recurrent(kind), foreign.tokens
-    after_words = check_laws(make, example, 2, at="embed")
+def test_recurrent_networks_are_joined_in_tandem_or_after_their_words(kind, fold):
+    make, example = lambda: foreign.Recurrent(kind), lambda: foreign.tokens(8)
+    after_words = check_laws(make, example, fold, at="embed")
     assert after_words.conversion.widened == ("recurrent",)
-    network = aggregate(make(), 2, example(), separator=29, verbose=False)
+    network = aggregate(make(), fold, example(), separator=29, verbose=False)
     assert network.conversion.join == "tandem"
     assert not network.slot_blind
-    assert network(group(example(), 2)).shape == (3, 2, 5)
+    assert network(group(example(), fold)).shape == (8 // fold, fold, 5)
 
 
 def test_a_transformer_takes_sentences_in_tandem():
@@ -171,10 +172,14 @@ def test_a_transformer_takes_sentences_in_tandem():
     assert not network.slot_blind
     with pytest.raises(ConversionError, match="read again behind it"):  # the attention mask of single sentences
         aggregate(model, 2, objects, at="bert.embeddings", verbose=False)
-    check_laws(foreign.tiny_bert, lambda: foreign.bert_tokens()["input_ids"], 2, at="bert.embeddings")
-    check_laws(foreign.tiny_bert, foreign.bert_tokens, 2, join="max")
     network.train()(groups).sum().backward()
     assert torch.allclose(predict(network, objects, Batched()).sum(dim=1), torch.ones(6), atol=1e-5)
+
+
+@pytest.mark.parametrize("fold", [1, 2, 4])
+def test_a_transformer_survives_a_join_after_its_words_or_at_its_bottleneck(fold):
+    check_laws(foreign.tiny_bert, lambda: foreign.bert_tokens(8)["input_ids"], fold, at="bert.embeddings")
+    check_laws(foreign.tiny_bert, lambda: foreign.bert_tokens(8), fold, join="max")
 
 
 def test_slot_embeddings_tell_apart_what_a_bag_of_words_cannot():

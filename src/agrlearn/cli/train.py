@@ -124,6 +124,7 @@ def _build(
     """The network for the training set, from the catalogue or from outside."""
     import torch
 
+    from agrlearn.data.text import Vocabulary
     from agrlearn.grouping import first_tensor
     from agrlearn.networks.catalogue import NETWORKS, build_network, default_network
     from agrlearn.networks.outside import CONVERSION_OPTIONS, build_outside, is_outside
@@ -141,7 +142,7 @@ def _build(
     defaults = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
     own = _typed_options(chosen, defaults, options)
     if "vocabulary" in defaults and "words" in preparation:
-        own["vocabulary"] = len(preparation["words"]) + 2
+        own["vocabulary"] = Vocabulary(tuple(preparation["words"]), preparation["length"]).size
     return build_network(chosen, **common, **own)
 
 
