@@ -210,6 +210,9 @@ def make_model(num_classes):
 
 def no_model():
     return 3
+
+def broken():
+    raise KeyError("oops")
 """
 
 
@@ -225,9 +228,19 @@ def test_the_users_own_file_is_run_only_when_named(tmp_path, capsys):
     assert "run only when you name it" in told.err
     assert "this file was run" not in told.out
     assert call("predict", run, tmp_path / "pets", *named) == 0
-    for function, message in (("absent", "no function 'absent'"), ("no_model", "returned int")):
+    for function, message in (
+        ("absent", "no function 'absent'"),
+        ("no_model", "returned int"),
+        ("broken", "KeyError: 'oops'"),
+    ):
         assert call("train", tmp_path / "pets", "--network", f"{tmp_path / 'own.py'}:{function}") == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_run_gets_a_sentence(tmp_path, capsys):
+    (tmp_path / "own.py").write_text("def make_model(:")
+    assert call("train", "digits", "--network", f"{tmp_path / 'own.py'}:make_model") == 2
+    assert "own.py cannot be run (SyntaxError" in capsys.readouterr().err
 
 
 def test_objects_become_the_same_objects_when_they_are_read_again(tmp_path):

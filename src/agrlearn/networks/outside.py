@@ -119,7 +119,10 @@ def _file_maker(name: str) -> Maker:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's own code may raise anything
+        raise RecipeError(f"{path} cannot be run ({type(error).__name__}: {error}); mend it") from error
     maker = getattr(module, function, None)
     if not callable(maker):
         raise RecipeError(f"{path} has no function {function!r}; name one that returns a model")
@@ -127,7 +130,10 @@ def _file_maker(name: str) -> Maker:
     def make(num_classes: int, object_shape: tuple[int, ...]) -> nn.Module:
         offered = {"num_classes": num_classes, "object_shape": object_shape}
         taken = inspect.signature(maker).parameters
-        model = maker(**{key: value for key, value in offered.items() if key in taken})
+        try:
+            model = maker(**{key: value for key, value in offered.items() if key in taken})
+        except Exception as error:
+            raise RecipeError(f"{name} made no model ({type(error).__name__}: {error}); mend it") from error
         if not isinstance(model, nn.Module):
             raise RecipeError(f"{name} returned {type(model).__name__}; expected a torch.nn.Module")
         return model
