@@ -1,5 +1,8 @@
 """CNN-sentence (Kim 2014): convolutions over words, and the maximum over time."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -83,8 +86,9 @@ class MaxOverTime(nn.Module):
         packed, lengths = pack_sentences(tokens, gap=_PADDING)
         different, numbers = packed.unique(return_inverse=True)
         words = self.embed(different)
+        layers = cast(Sequence[nn.Conv1d], self.filters)
         sums = []
-        for filters in self.filters:
+        for filters in layers:
             maps, embedding, width = filters.weight.shape
             # Row `width * number + place` is the response to a word at that place of a window.
             responses = words @ filters.weight.permute(1, 2, 0).reshape(embedding, width * maps)
@@ -93,7 +97,7 @@ class MaxOverTime(nn.Module):
             sums.append(F.embedding_bag(windows, responses.view(-1, maps), mode="sum"))
         # Not torch.segment_reduce: its gradient is wrong where two windows tie, as in "very very very".
         highest = torch.stack([windows.amax(dim=0) for windows in torch.cat(sums, dim=1).split(lengths.tolist())])
-        return F.relu(highest + torch.cat([filters.bias for filters in self.filters]))
+        return F.relu(highest + torch.cat([cast(Tensor, filters.bias) for filters in layers]))
 
 
 def pack_sentences(tokens: Tensor, gap: int) -> tuple[Tensor, Tensor]:
