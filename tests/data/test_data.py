@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 from agrlearn.data.arrays import objects_from_array
-from agrlearn.data.catalogue import DATASETS, fashion_mnist, open_source, read_idx
+from agrlearn.data.catalogue import DATASETS, open_source
+from agrlearn.data.fashion_mnist import read_fashion_mnist, read_idx
 from agrlearn.data.labelled import LabelledSet, batches, fetch
 from agrlearn.errors import AgrLearnError, DataError, UnknownNameError
 from agrlearn.grouping import GroupBatchSampler
@@ -33,7 +34,7 @@ def test_fashion_mnist_is_read_from_its_official_files(tmp_path):
     for prefix, count in (("train", 20), ("t10k", 10)):
         write_idx(tmp_path / f"{prefix}-images-idx3-ubyte.gz", numpy.arange(count * 784).reshape(count, 28, 28) % 256)
         write_idx(tmp_path / f"{prefix}-labels-idx1-ubyte.gz", numpy.arange(count) % 10)
-    source = fashion_mnist(tmp_path)
+    source = read_fashion_mnist(tmp_path)
     test = source.labelled(source.test)
     assert test.objects.shape == (10, 1, 28, 28)
     assert test.class_names[9] == "Ankle boot"
@@ -43,7 +44,7 @@ def test_fashion_mnist_is_read_from_its_official_files(tmp_path):
 
 def test_broken_and_missing_idx_files_get_a_sentence(tmp_path):
     with pytest.raises(DataError, match="apt install dataset-fashion-mnist"):
-        fashion_mnist(tmp_path / "absent")
+        read_fashion_mnist(tmp_path / "absent")
     file = tmp_path / "file.gz"
     for content in (b"nonsense", gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc"), gzip.compress(b"")):
         file.write_bytes(content)
