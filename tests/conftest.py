@@ -1,5 +1,9 @@
 """Small data and networks that many tests share."""
 
+import os
+import socket
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +14,33 @@ from agrlearn.networks.catalogue import build_network
 @pytest.fixture(autouse=True)
 def _no_test_depends_on_the_one_before() -> None:
     torch.manual_seed(0)
+
+
+_PUBLISHED = os.environ.get("AGRLEARN_DATA")
+_LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1", "", None)
+
+
+@pytest.fixture(autouse=True)
+def _no_test_uses_the_network_or_the_users_data(monkeypatch, tmp_path_factory):
+    look_up = socket.getaddrinfo
+
+    def look_up_local_hosts(host, *arguments, **options):
+        if host not in _LOCAL_HOSTS:
+            raise socket.gaierror(f"tests do not use the network, and this one asked for {host}")
+        return look_up(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_local_hosts)
+    monkeypatch.setenv("NO_PROXY", "*")  # a proxy could be a local host
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("AGRLEARN_DATA", str(tmp_path_factory.getbasetemp() / "no-data"))
+
+
+@pytest.fixture
+def published_data() -> Path:
+    """The folder of published data sets that whoever runs the tests has; tests that need it are left out elsewhere."""
+    if _PUBLISHED is None:
+        pytest.skip("the published files are not here: set AGRLEARN_DATA")
+    return Path(_PUBLISHED)
 
 
 @pytest.fixture

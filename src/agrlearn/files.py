@@ -1,6 +1,8 @@
 """Files that are whole or absent."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -25,3 +27,20 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextmanager
+def one_process_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process is within this block for the same folder (on Windows there is no wait)."""
+    if os.name == "nt":
+        yield
+        return
+    import fcntl
+
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system that has no locks
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)  # releases the lock too, as does the end of the process

@@ -1,12 +1,12 @@
 """The paper's sets of sentences."""
 
 import hashlib
-import os
 
 import pytest
 
 from agrlearn.data.catalogue import open_source
-from agrlearn.data.reviews import MOVIE_REVIEW, SentenceSet, read_sentence_set
+from agrlearn.data.published import Archive
+from agrlearn.data.reviews import SentenceSet, read_sentence_set
 from agrlearn.errors import DataError
 
 
@@ -17,11 +17,12 @@ def small_set(tmp_path):
         "bad": b"so dull , isn't it ?\nan empty\x85 plot\n" * 10,
         "good": b"a fine caf\xe9\nwarm and fine\n" * 5,
     }
-    files = {}
-    for label, content in contents.items():
-        (tmp_path / label).write_bytes(content)
-        files[label] = (label, hashlib.sha256(content).hexdigest())
-    return SentenceSet("small", "small.tar.gz", files)
+    (tmp_path / "small").mkdir()
+    for name, content in contents.items():
+        (tmp_path / "small" / name).write_bytes(content)
+    files = {name: f"sha256:{hashlib.sha256(content).hexdigest()}" for name, content in contents.items()}
+    archive = Archive("https://example.org/small.tar.gz", "small", files)
+    return SentenceSet("small", archive, {"negative": "bad", "positive": "good"})
 
 
 def test_sentences_are_split_at_line_feeds_alone_and_a_tenth_is_held_out(small_set, tmp_path):
@@ -29,23 +30,29 @@ def test_sentences_are_split_at_line_feeds_alone_and_a_tenth_is_held_out(small_s
     train, test = source.labelled(source.train), source.labelled(source.test)
     assert (len(train), len(test)) == (27, 3)
     assert (train.labels.bincount() + test.labels.bincount(minlength=2)).tolist() == [20, 10]
-    assert train.class_names == ("bad", "good")
+    assert train.class_names == ("negative", "positive")
     assert {"n't", "?", "caf", "plot"} <= set(source.preparation["words"])
 
 
-def test_altered_and_missing_files_get_a_sentence(small_set, tmp_path, monkeypatch):
-    (tmp_path / "good").write_bytes(b"a fine cafe\n")
-    with pytest.raises(DataError, match="not the published file"):
+def test_altered_and_missing_files_get_a_sentence(small_set, tmp_path):
+    file = tmp_path / "small" / "good"
+    file.write_bytes(b"a fine cafe\n")
+    with pytest.raises(DataError, match="good is not the published file"):
         read_sentence_set(small_set, tmp_path)
-    monkeypatch.setenv("AGRLEARN_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"unpack rt-polaritydata\.tar\.gz there, or set AGRLEARN_DATA"):
-        open_source("movie-review")
+    file.unlink()
+    with pytest.raises(DataError, match=r"there is no .*good; unpack small\.tar\.gz again"):
+        read_sentence_set(small_set, tmp_path)
 
 
-@pytest.mark.skipif("AGRLEARN_DATA" not in os.environ, reason="the published files are not here: set AGRLEARN_DATA")
-def test_movie_review_has_the_words_that_kim_counted():
-    source = open_source("movie-review")
+def test_movie_review_has_the_words_that_kim_counted(published_data):
+    source = open_source("movie-review", data_dir=published_data)
     assert len(source.train.objects) + len(source.test.objects) == 10_662
     assert len(source.preparation["words"]) == 18_765
     assert source.preparation["length"] == 56
-    assert set(MOVIE_REVIEW.files) == {"negative", "positive"}
+    assert source.class_names == ("negative", "positive")
+
+
+def test_subjectivity_has_five_thousand_sentences_of_each_class(published_data):
+    source = open_source("subjectivity", data_dir=published_data)
+    counts = source.labelled(source.train).labels.bincount() + source.labelled(source.test).labels.bincount()
+    assert counts.tolist() == [5000, 5000]

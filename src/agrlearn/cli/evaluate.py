@@ -44,7 +44,7 @@ def evaluate(
     from agrlearn.prediction.protocols import PROTOCOLS
 
     built, class_names = open_run(run, options.network)
-    source = open_like_training(data, run, skip_bad=options.skip_bad)
+    source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir)
     tell_about(source)
     check_shapes(built, source.unseen.objects, data)
     test_set = source.labelled(source.unseen, class_names)

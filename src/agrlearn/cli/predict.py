@@ -45,7 +45,7 @@ def predict(
     from agrlearn.prediction.predict import predict as predict_objects
 
     built, class_names = open_run(run, options.network)
-    source = open_like_training(data, run, skip_bad=options.skip_bad)
+    source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir)
     tell_about(source)
     check_shapes(built, source.unseen.objects, data)
     chosen = make_protocol(protocol, run, options)

@@ -47,6 +47,8 @@ class PredictionOptions:
     """For a run whose network comes from a Python file: that file and function, which are run."""
     skip_bad: bool = False
     """Leave out files and rows that cannot be read."""
+    data_dir: Path | None = None
+    """The folder of data sets as they are published; by default the one that RUN was trained with."""
 
 
 _DATA_FILE = "data.json"
@@ -79,12 +81,17 @@ def split_source(source: "Source", fraction: float) -> "tuple[LabelledSet, Label
     return everything.subset(order[~held_out[order]]), everything.subset(order[held_out[order]])
 
 
-def remember_data(run_dir: Path, source: "Source", fraction: float) -> None:
+def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Path | None) -> None:
     """Note in the run directory what it trains on, how that became objects, and what was left out."""
     from agrlearn.files import write_atomically
 
     stored = str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
-    about = {"source": stored, "validation_fraction": fraction, "preparation": source.preparation}
+    about = {
+        "source": stored,
+        "data_dir": None if data_dir is None else str(data_dir.resolve()),
+        "validation_fraction": fraction,
+        "preparation": source.preparation,
+    }
     write_atomically(run_dir / _DATA_FILE, json.dumps(about) + "\n")
     if source.bad:
         write_atomically(run_dir / _BAD_FILE, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
@@ -99,22 +106,28 @@ def tell_about(source: "Source", run_dir: Path | None = None) -> None:
         print(f"{source.name}: left out {len(source.bad)} that cannot be read{where}")
 
 
-def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False) -> "Source":
+def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data_dir: Path | None = None) -> "Source":
     """Data for a trained network: they become objects as its training data did."""
     from agrlearn.data.catalogue import open_source
 
     file = run_dir / _DATA_FILE
     about = json.loads(file.read_text()) if file.exists() else {}
-    return open_source(data, preparation=about.get("preparation"), skip_bad=skip_bad)
+    before = about.get("data_dir")
+    return open_source(
+        data,
+        data_dir=data_dir or (before if before and Path(before).is_dir() else None),
+        preparation=about.get("preparation"),
+        skip_bad=skip_bad,
+    )
 
 
-def training_objects(run_dir: Path) -> "Objects":
+def training_objects(run_dir: Path, data_dir: Path | None = None) -> "Objects":
     """The objects that a run was trained on, read again from where they were."""
     file = run_dir / _DATA_FILE
     if not file.exists():
         raise RunError(f"{run_dir} does not tell its training data; name them with --context")
     about = json.loads(file.read_text())
-    source = open_like_training(about["source"], run_dir, skip_bad=True)
+    source = open_like_training(about["source"], run_dir, skip_bad=True, data_dir=data_dir)
     train_set, _ = split_source(source, about["validation_fraction"])
     return train_set.objects
 
@@ -153,8 +166,10 @@ def make_protocol(name: str, run_dir: Path, options: PredictionOptions) -> "Pred
     from agrlearn.prediction.protocols import Batched, Contextual, Replicated
 
     def contextual() -> Contextual:
-        chosen = options.context
-        companions = open_like_training(chosen, run_dir).train.objects if chosen else training_objects(run_dir)
+        if options.context:
+            companions = open_like_training(options.context, run_dir, data_dir=options.data_dir).train.objects
+        else:
+            companions = training_objects(run_dir, options.data_dir)
         return Contextual(companions, draws=options.draws, seed=options.seed)
 
     makers: dict[str, Callable[[], Any]] = {

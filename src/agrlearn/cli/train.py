@@ -25,6 +25,7 @@ def train(
     fold: WholeNumber = 2,
     network: str | None = None,
     net: Annotated[dict[str, str] | None, Parameter(negative=())] = None,
+    data_dir: Path | None = None,
     validation_fraction: float = 0.1,
     image_size: WholeNumber | None = None,
     text_column: str | None = None,
@@ -51,6 +52,9 @@ def train(
     net
         Options of the network, such as --net.width 32; for timm and your own, those of aggregate(), such as
         --net.at layer2 (agrlearn info lists them).
+    data_dir
+        The folder that holds data sets as they are published, or into which they are downloaded; by default that of
+        the environment variable AGRLEARN_DATA, or ~/.cache/agrlearn.
     validation_fraction
         Share of every class to hold out and measure on, where the data have no test part of their own.
     image_size
@@ -76,7 +80,12 @@ def train(
     from agrlearn.training.loop import fit
 
     source = open_source(
-        data, image_size=image_size, text_column=text_column, label_column=label_column, skip_bad=skip_bad
+        data,
+        data_dir=data_dir,
+        image_size=image_size,
+        text_column=text_column,
+        label_column=label_column,
+        skip_bad=skip_bad,
     )
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
     tell_about(source, folder)
@@ -97,7 +106,7 @@ def train(
     except KeyboardInterrupt:
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
-    remember_data(folder, source, validation_fraction)
+    remember_data(folder, source, validation_fraction, data_dir)
     if history.was_finished:
         console.print("This run was finished already; --fresh trains it again.")
     last = history.records[-1]

@@ -1,6 +1,5 @@
 """Data sets by name, and the one door to all data: a name or a file."""
 
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,21 +7,20 @@ from typing import Any
 import numpy
 
 from agrlearn.data.arrays import objects_from_array, read_npz
+from agrlearn.data.cifar import cifar10, cifar100
+from agrlearn.data.fashion_mnist import fashion_mnist
+from agrlearn.data.folder import data_folder
 from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folder
 from agrlearn.data.reviews import movie_review, subjectivity
 from agrlearn.data.sources import Part, Source
 from agrlearn.data.tables import READERS, read_table
 from agrlearn.errors import DataError, look_up
 
-_FASHION_MNIST_FOLDER = Path("/usr/share/datasets/fashion-mnist")
-_FASHION_MNIST_CLASSES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-)  # fmt: skip
-
 
 def open_source(
     name_or_path: str,
     *,
+    data_dir: str | Path | None = None,
     image_size: int | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
@@ -32,6 +30,8 @@ def open_source(
     """A data set by name, or the user's own: an .npz file, a table, or a folder of class folders of images.
 
     Args:
+        data_dir: the folder of data sets as they are published; by default that of the environment variable
+            AGRLEARN_DATA, or ~/.cache/agrlearn.
         image_size: pixels a side to which a folder's images are brought; 32 by default.
         text_column, label_column: of a table, where they are not to be guessed.
         skip_bad: leave out what cannot be read instead of refusing the whole; `Source.bad` lists it.
@@ -39,7 +39,7 @@ def open_source(
     """
     path = Path(name_or_path)
     if name_or_path in DATASETS:
-        return DATASETS[name_or_path]()
+        return DATASETS[name_or_path](data_folder(data_dir))
     if not path.exists():
         if not path.suffix and len(path.parts) == 1:
             look_up(DATASETS, name_or_path, "data set")
@@ -61,7 +61,7 @@ def open_source(
     )
 
 
-def digits() -> Source:
+def digits(folder: Path | None = None) -> Source:
     """8×8 grey images of hand-written digits, from scikit-learn: 898 to train on, 899 to test on."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -74,37 +74,12 @@ def digits() -> Source:
     )
 
 
-def fashion_mnist(folder: Path = _FASHION_MNIST_FOLDER) -> Source:
-    """28×28 grey images of clothes, from Debian's package dataset-fashion-mnist: 60,000 and 10,000."""
-    if not folder.is_dir():
-        raise DataError(
-            f"Fashion-MNIST is not at {folder}; on Debian install it with: apt install dataset-fashion-mnist"
-        )
-
-    def part(prefix: str) -> Part:
-        images = read_idx(folder / f"{prefix}-images-idx3-ubyte.gz")
-        labels = read_idx(folder / f"{prefix}-labels-idx1-ubyte.gz")
-        return Part(objects_from_array(images, origin="fashion-mnist"), numpy.array(_FASHION_MNIST_CLASSES)[labels])
-
-    return Source("fashion-mnist", part("train"), part("t10k"), _FASHION_MNIST_CLASSES)
-
-
-def read_idx(path: Path) -> numpy.ndarray:
-    """The bytes of a gzipped IDX file, the format of MNIST: a magic number, the lengths, the values."""
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be read ({error}); install its package again") from error
-    dimensions = content[3] if len(content) > 3 else 0
-    lengths = numpy.frombuffer(content[4 : 4 + 4 * dimensions], dtype=">u4")
-    if content[:3] != b"\0\0\x08" or len(content) != 4 + 4 * dimensions + int(lengths.prod()):
-        raise DataError(f"{path} is not a whole IDX file of bytes; install its package again")
-    return numpy.frombuffer(content, dtype=numpy.uint8, offset=4 + 4 * dimensions).reshape(lengths).copy()
-
-
-DATASETS: dict[str, Callable[[], Source]] = {
+DATASETS: dict[str, Callable[[Path], Source]] = {
     "digits": digits,
     "fashion-mnist": fashion_mnist,
+    "cifar-10": cifar10,
+    "cifar-100": cifar100,
     "movie-review": movie_review,
     "subjectivity": subjectivity,
 }
+"""Each opener takes the folder of data sets as they are published."""

@@ -1,0 +1,119 @@
+"""Published files: read from the data folder, packed or unpacked, and used only if their checksums hold."""
+
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from agrlearn.data.download import download
+from agrlearn.errors import DataError
+
+_LARGEST_MEMBER = 2**28  # bytes; those of CIFAR-100 are the largest that are read, and have 155 million
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A published .tar.gz archive and the files of it that are read.
+
+    Args:
+        url: its official address.
+        folder: where its files lie in the data folder, if it is unpacked there.
+        files: each file's name, without the folder, and checksum.
+        checksum: of the archive itself, where one is published.
+
+    Checksums tell their kind: "md5:…", "sha256:…" or "sha512:…".
+    """
+
+    url: str
+    folder: str
+    files: dict[str, str]
+    checksum: str | None = None
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.url).name
+
+
+def read_archive(about: Archive, folder: Path) -> dict[str, bytes]:
+    """The checked contents of the archive's files, by name: from its unpacked folder, from the archive as it is, or
+    downloaded."""
+    unpacked, packed = folder / about.folder, folder / about.name
+    if unpacked.is_dir():
+        contents = {name: _read(unpacked / name, about) for name in about.files}
+        for name, content in contents.items():
+            check_content(content, about.files[name], unpacked / name)
+        return contents
+    if not packed.is_file():
+        download(about.url, packed, lambda file: read_packed(about, file))
+    return read_packed(about, packed)
+
+
+def is_here(about: Archive, folder: Path) -> bool:
+    """Whether the folder holds the archive, packed or unpacked."""
+    return (folder / about.folder).is_dir() or (folder / about.name).is_file()
+
+
+def read_packed(about: Archive, file: Path) -> dict[str, bytes]:
+    """The checked contents of the archive's files, from the archive at `file`."""
+    if about.checksum is not None:
+        check_file(file, about.checksum)
+    contents = read_members(file, about.files)
+    for name, content in contents.items():
+        check_content(content, about.files[name], f"{name} in {file}")
+    return contents
+
+
+def read_members(file: Path, names: Collection[str]) -> dict[str, bytes]:
+    """Files of a .tar.gz archive, by their names without folders.
+
+    Archives are read where they lie and never unpacked, so that no member can write anything anywhere.
+    """
+    contents: dict[str, bytes] = {}
+    try:
+        with tarfile.open(file, "r:gz") as archive:
+            for member in archive:
+                name = PurePosixPath(member.name).name
+                if name not in names or name in contents or not member.isreg():
+                    continue
+                if member.size > _LARGEST_MEMBER:
+                    raise DataError(
+                        f"{name} in {file} is of {member.size:,} bytes, far more than the published file; remove {file}"
+                    )
+                content = archive.extractfile(member)
+                assert content is not None  # true of every regular file
+                contents[name] = content.read()
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file} cannot be read as a .tar.gz archive ({error}); download it again") from error
+    missing = [name for name in names if name not in contents]
+    if missing:
+        raise DataError(f"{file} holds no file called {missing[0]}; it is not the published archive, download it again")
+    return contents
+
+
+def check_file(file: Path, checksum: str) -> None:
+    """Refuse a file that is not the published one."""
+    kind, expected = checksum.split(":")
+    with file.open("rb") as content:
+        _compare(hashlib.file_digest(content, kind).hexdigest(), expected, kind, file)
+
+
+def check_content(content: bytes, checksum: str, origin: Path | str) -> None:
+    """Refuse bytes that are not those of the published file."""
+    kind, expected = checksum.split(":")
+    _compare(hashlib.new(kind, content, usedforsecurity=False).hexdigest(), expected, kind, origin)
+
+
+def _compare(found: str, expected: str, kind: str, origin: Path | str) -> None:
+    if found != expected:
+        raise DataError(
+            f"{origin} is not the published file: expected {kind.upper()} {expected[:12]}…, got {found[:12]}…; "
+            "remove it, and it is downloaded again"
+        )
+
+
+def _read(file: Path, about: Archive) -> bytes:
+    if not file.is_file():
+        raise DataError(f"there is no {file}; unpack {about.name} again, or remove {file.parent}")
+    return file.read_bytes()
