@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.catalogue import build_network
+from agrlearn.networks.cost import count_multiply_adds
 from agrlearn.networks.joins import tandem
 
 
@@ -53,3 +54,12 @@ def test_convolving_the_unique_words_equals_convolving_every_position(length):
 def test_it_needs_a_vocabulary():
     with pytest.raises(RecipeError, match="vocabulary"):
         make(2, vocabulary=0)
+
+
+def test_its_multiply_adds_are_those_of_convolving_every_position():
+    network = make(1)
+    words = sum(width * (7 + 2 * 4 - width + 1) for width in (3, 4, 5))
+    one = torch.ones(1, 1, 7, dtype=torch.int64)
+    assert count_multiply_adds(network, one) == 8 * 4 * words + 12 * 2
+    twice = make(2)
+    assert count_multiply_adds(twice, one.expand(1, 2, 7)) == 2 * 8 * 8 * words + 24 * 4

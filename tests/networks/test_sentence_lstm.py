@@ -5,7 +5,7 @@ import torch
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.catalogue import build_network
-from agrlearn.networks.cost import count_parameters
+from agrlearn.networks.cost import count_multiply_adds, count_parameters
 
 END = 30
 
@@ -37,6 +37,11 @@ def test_its_parameters_are_those_of_an_embedding_an_lstm_and_a_softmax_layer():
     network = build_network("sentence-lstm", object_shape=(56,), num_classes=2, vocabulary=18_767)
     lstm = 4 * 128 * (300 + 128 + 2)
     assert count_parameters(network) == 18_768 * 300 + lstm + 128 * 2 + 2
+
+
+def test_its_multiply_adds_are_those_of_its_matrices_at_every_word():
+    network = make(1)
+    assert count_multiply_adds(network, torch.ones(1, 1, 7, dtype=torch.int64)) == 7 * 4 * 6 * (8 + 6) + 6 * 2
 
 
 def test_it_needs_a_vocabulary():

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -33,6 +33,14 @@ def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int
     return counter.operations // 2
 
 
+def _recurrent_layer(inputs: Tensor, from_input: Tensor, from_state: Tensor, *_: Any, **__: Any) -> int:
+    """Operations of oneDNN's recurrent layer, whose inputs are (length, sequences, features): torch has no formula."""
+    return 2 * inputs.shape[0] * inputs.shape[1] * (from_input.numel() + from_state.numel())
+
+
+_FORMULAS = {**flop_registry, torch.ops.aten.mkldnn_rnn_layer: _recurrent_layer}
+
+
 class _Counter(TorchDispatchMode):
     """Adds up torch's own formulas, without the module hooks of its FlopCounterMode, which some models upset."""
 
@@ -42,7 +50,7 @@ class _Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        formula = flop_registry.get(func._overloadpacket)
+        formula = _FORMULAS.get(func._overloadpacket)
         if formula is not None:
             self.operations += formula(*args, **(kwargs or {}), out_val=result)
         return result

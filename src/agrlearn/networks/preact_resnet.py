@@ -23,6 +23,7 @@ def preact_resnet(
     join: str = "channels",
     join_after: int = 0,
     stem_stride: int = 1,
+    widen: int = 1,
     slotwise: bool = False,
     noise: float = 0.0,
 ) -> AggregatedClassifier:
@@ -36,6 +37,7 @@ def preact_resnet(
         join: channels, width, height or max.
         join_after: how many blocks every object passes alone, before the join; 0 joins at the input.
         stem_stride: 2 works at half the resolution.
+        widen: widens the last layer beyond that; at fold 1 it gives the layers of that fold, for comparison.
         slotwise: pool each slot's segment by itself (for the width and height joins).
         noise: see `AggregatedClassifier`.
     """
@@ -44,7 +46,7 @@ def preact_resnet(
         raise RecipeError(f"preact-resnet has 18 or 34 layers, got depth={depth}")
     counts = _DEPTHS[depth]
     outputs = [width * 2**stage for stage, count in enumerate(counts) for _ in range(count)]
-    outputs[-1] *= fold
+    outputs[-1] *= fold * widen
     strides = [
         stride if block == 0 else 1 for stride, count in zip(_STRIDES, counts, strict=True) for block in range(count)
     ]

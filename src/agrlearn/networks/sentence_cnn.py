@@ -6,6 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -67,8 +68,9 @@ class MaxOverTime(nn.Module):
         self.filters = nn.ModuleList(nn.Conv1d(embedding, maps, width) for width in _FILTER_WIDTHS)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        # The packed way has shapes that depend on the tokens, which an exported graph cannot have.
-        if tokens.device.type == "cpu" and not torch.compiler.is_exporting():
+        # Where the work depends on the words, it can neither be exported nor be counted per sentence.
+        watched = torch.compiler.is_exporting() or _get_current_dispatch_mode() is not None
+        if tokens.device.type == "cpu" and not watched:
             return self.by_unique_words(tokens)
         return self.by_convolution(tokens)
 

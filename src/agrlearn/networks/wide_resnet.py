@@ -20,6 +20,7 @@ def wide_resnet(
     join: str = "channels",
     join_after: int = 0,
     stem_stride: int = 1,
+    widen: int = 1,
     slotwise: bool = False,
     noise: float = 0.0,
 ) -> AggregatedClassifier:
@@ -32,6 +33,7 @@ def wide_resnet(
         join: channels, width, height or max.
         join_after: how many blocks every object passes alone, before the join; 0 joins at the input.
         stem_stride: 2 works at half the resolution.
+        widen: widens the last layer beyond that; at fold 1 it gives the layers of that fold, for comparison.
         slotwise: pool each slot's segment by itself (for the width and height joins).
         noise: see `AggregatedClassifier`.
     """
@@ -41,7 +43,7 @@ def wide_resnet(
         raise RecipeError(f"wide-resnet has 6·k + 4 layers, such as 16, 22 or 28, got depth={depth}")
     bottom = _STEM * width * 4
     outputs = [_STEM * width * 2**stage for stage in range(3) for _ in range(blocks)]
-    outputs[-1] *= fold
+    outputs[-1] *= fold * widen
     strides = [2 if stage > 0 and block == 0 else 1 for stage in range(3) for block in range(blocks)]
     layers = residual_layers(
         object_shape[0], _STEM, outputs, strides, fold=fold if join == "channels" else 1, join_after=join_after,

@@ -1,0 +1,168 @@
+"""agrlearn reproduce"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from agrlearn.cli.runs import WholeNumber
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agrlearn.experiments.catalogue import Row
+    from agrlearn.experiments.reproduce import Task
+
+_HOUR = 3600
+
+
+def reproduce(
+    table: str,
+    /,
+    *,
+    scale: Literal["smoke", "small", "paper"] = "small",
+    seeds: WholeNumber = 3,
+    cells: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
+    workers: WholeNumber = 1,
+    results: Path = Path("results"),
+    runs: Path = Path("runs/reproduce"),
+    data_dir: Path | None = None,
+    yes: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Run an experiment of the paper with its controls, and write its table with the published numbers beside ours.
+
+    Cells that are done are not run again, and a cell that was stopped goes on: the same command finishes a table.
+
+    Parameters
+    ----------
+    table
+        table1 to table6, figure3, data-efficiency, interaction, or all.
+    scale
+        paper is the published protocol and takes core-months; small shrinks it and says so beside every number; smoke
+        only shows that everything runs.
+    seeds
+        Runs of each cell.
+    cells
+        Only rows whose name fits one of these patterns, such as "fold 2*" or "*CNN: *".
+    workers
+        Processes that run cells, each with one thread.
+    results
+        Where the tables and a small file for each finished cell go.
+    runs
+        Where cells under way keep their checkpoints.
+    data_dir
+        The folder with the data sets as they are published; by default that of AGRLEARN_DATA, or ~/.cache/agrlearn.
+    yes
+        Do not ask before a run at paper scale.
+    """
+    from rich.console import Console
+
+    from agrlearn.errors import RecipeError
+    from agrlearn.experiments import reproduce as engine
+
+    if seeds < 1 or workers < 1:
+        raise RecipeError(f"seeds and workers are at least 1, got {seeds} and {workers}")
+    console = Console()
+    rows = engine.choose_rows([table], scale, cells or [])
+    done = results / engine.CELLS_FOLDER
+    tasks = engine.pending([row for found in rows.values() for row in found], seeds, done)
+    for dataset, reason in engine.missing_data(tasks, data_dir).items():
+        console.print(f"Left out, for want of {dataset}: {reason}", soft_wrap=True)
+        tasks = [task for task in tasks if task.cell.dataset != dataset]
+    if tasks:
+        _tell_cost(console, tasks, workers, data_dir)
+        if scale == "paper" and not yes and input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+            return
+        failures = _run(console, tasks, done, runs, workers, data_dir)
+    else:
+        failures = 0
+    _write(console, rows, scale, seeds, results, command=f"agrlearn reproduce {table} --scale {scale} --seeds {seeds}")
+    if failures:
+        raise RecipeError(f"{failures} of {len(tasks)} runs failed, as told above; the same command tries them again")
+
+
+def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: Path | None) -> None:
+    import torch
+    from rich.progress import track
+
+    from agrlearn.experiments.reproduce import estimate_seconds
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        hours = sum(
+            estimate_seconds([task], data_dir) * count / _HOUR
+            for task, count in track(_by_cell(tasks), description="timing a few steps", transient=True)
+        )
+    finally:
+        torch.set_num_threads(threads)
+    unit, value = ("core-days", hours / 24) if hours > 48 else ("core-hours", hours)
+    console.print(
+        f"{len(tasks)} runs to do, about {value:.1f} {unit}, with {workers} workers about {value / workers:.1f} "
+        f"{'days' if hours > 48 else 'hours'}",
+        soft_wrap=True,
+    )
+
+
+def _by_cell(tasks: "list[Task]") -> "list[tuple[Task, int]]":
+    """One task for each different cell, with the number of its seeds."""
+    counts: dict[str, int] = {}
+    for task in tasks:
+        counts[task.cell.key()] = counts.get(task.cell.key(), 0) + 1
+    first = {task.cell.key(): task for task in reversed(tasks)}
+    return [(first[key], count) for key, count in counts.items()]
+
+
+def _run(
+    console: "Console", tasks: "list[Task]", done: Path, runs: Path, workers: int, data_dir: Path | None
+) -> int:  # fmt: skip
+    """Run the tasks with a bar; returns how many failed."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from agrlearn.experiments.cells import CellResult
+    from agrlearn.experiments.reproduce import run_tasks
+
+    failures = 0
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        progress = bar.add_task("runs", total=len(tasks))
+
+        def on_done(task: "Task", outcome: "CellResult | Exception") -> None:
+            nonlocal failures
+            bar.advance(progress)
+            if isinstance(outcome, CellResult):
+                told = f"error {100 * outcome.test_errors[-1]:.2f} % ({outcome.seconds:,.0f} s)"
+            else:
+                failures += 1
+                told = f"failed: {type(outcome).__name__}: {outcome}"
+            bar.console.print(f"{task.label}: {told}", soft_wrap=True)
+
+        try:
+            run_tasks(tasks, done, runs, workers=workers, data_dir=data_dir, on_done=on_done)
+        except KeyboardInterrupt:
+            console.print("Stopped. The same command goes on from here.")
+            raise SystemExit(130) from None
+    return failures
+
+
+def _write(
+    console: "Console", rows: "dict[str, list[Row]]", scale: str, seeds: int, results: Path, *, command: str
+) -> None:
+    from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES
+    from agrlearn.experiments.curves import draw_curves
+    from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
+    from agrlearn.experiments.tabulate import collect, write_tables
+
+    for name in rows:
+        # All rows of the table, not only those that were asked for now: what is done stays in it.
+        every = choose_rows([name], scale)[name]
+        experiment, cells = EXPERIMENTS[name], results / CELLS_FOLDER
+        write_tables(
+            name, experiment, SCALES[scale], every, seeds, results, cells, command.replace(" all ", f" {name} ")
+        )
+        console.print(f"{experiment.title}: {results / f'{name}-{scale}.md'}", soft_wrap=True)
+        found = {label: mine for (_, label), mine in collect(every, seeds, cells).items() if mine}
+        if experiment.draws_curves and found:
+            file = results / f"{name}-{scale}.png"
+            draw_curves(found, file, title=f"{experiment.title} ({scale} scale)")
+            console.print(f"and its picture: {file}", soft_wrap=True)

@@ -1,0 +1,272 @@
+"""The paper's tables and figure, with the controls it does not have and what lies beyond it, at three scales.
+
+The paper joins images without saying how. It also says that only the heads and the last layer differ from the ordinary
+network, which the channels join contradicts (it changes the first layer) and the width join fulfils: so its rows are
+joined by width here, and the channels join stands among the rows beyond the paper.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agrlearn.experiments.cells import Cell
+from agrlearn.experiments.running import DIGITS_AS_WORDS
+from agrlearn.training.recipe import Recipe
+
+FOLD_1 = "fold 1"
+_CIFAR = {"CIFAR-10": "cifar-10", "CIFAR-100": "cifar-100"}
+_TEXT = {"Movie Review": "movie-review", "Subjectivity": "subjectivity"}
+_TRAINING_IMAGES = 50_000
+_SHARES = (0.025, 0.1, 0.2, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How far an experiment is shrunk, and the sentence that says so beside every number."""
+
+    name: str
+    remark: str
+
+
+SMOKE = Scale(
+    "smoke",
+    "smoke: does it run at all? Tiny networks, one pass over a fifth of scikit-learn's digits (as images, or their "
+    "pixels as words); the numbers mean nothing.",
+)
+SMALL = Scale(
+    "small",
+    "small. Images: filters divided by 4 (ResNet: 16; WideResNet: factor 1), a stem of stride 2 (half the resolution), "
+    "3 epochs instead of 400 (3,000 steps where only a share of the images is used), a cosine to zero instead of "
+    "steps, the last measurement instead of the median of ten. Text: networks of full size, 15 epochs instead of 400, "
+    "Adam at 0.001 without weight decay instead of SGD, the median of the last 5 epochs instead of 10.",
+)
+PAPER = Scale("paper", "paper: 400 epochs of N groups and all other hyperparameters as published.")
+SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table."""
+
+    block: str
+    """The rows of a block are compared with its fold 1."""
+    label: str
+    cell: Cell
+    published: float | None = None
+    """In percent, as printed in the paper."""
+    part: Literal["paper", "control", "beyond"] = "paper"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure."""
+
+    title: str
+    rows: Callable[[Scale], list[Row]]
+    measure: Literal["error", "accuracy"] = "error"
+    draws_curves: bool = False
+
+
+def _image_cell(
+    scale: Scale, dataset: str, network: str = "preact-resnet", *, fold: int = 1, times_the_batch: int = 1,
+    share: float = 1.0, stop_early: bool = False, recipe: dict[str, Any] | None = None, width_times: float = 1,
+    **options: Any,
+) -> Cell:  # fmt: skip
+    """An image cell; `times_the_batch` sees as many objects in as many steps as that fold does."""
+    full_width = 64 if network == "preact-resnet" else 10
+    changes: dict[str, Any] = dict(recipe or {})
+    if scale is PAPER:
+        epochs, every, final, width = round(400 / share), round(1 / share), 10, full_width
+    elif scale is SMALL:
+        epochs = 3 if share == 1 else round(3000 * 64 / (_TRAINING_IMAGES * share))
+        every, final, width = max(1, epochs // 15), 1, max(1, full_width // 4 if full_width == 64 else 1)
+        options["stem_stride"] = 2
+    else:
+        dataset, share, epochs, every, final, width = "digits", 0.2, 2, 1, 1, 4 if full_width == 64 else 1
+    if scale is not PAPER:
+        changes["schedule"] = "cosine"
+    if stop_early:
+        changes["patience"] = epochs
+    if width * width_times != full_width:
+        options["width"] = round(width * width_times)
+    if fold > 1:
+        options.setdefault("join", "width")
+    return Cell(
+        dataset=dataset, network=network, fold=fold, options=options, share=share, stop_early=stop_early, final=final,
+        augment=scale is not SMOKE,
+        recipe=Recipe(
+            epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=every * times_the_batch,
+            **changes,
+        ),
+    )  # fmt: skip
+
+
+def _text_cell(
+    scale: Scale, dataset: str, network: str, *, fold: int = 1, times_the_batch: int = 1, stop_early: bool = False,
+    **options: Any,
+) -> Cell:  # fmt: skip
+    changes: dict[str, Any] = {}
+    share = 1.0
+    if scale is PAPER:
+        epochs, final = 400, 10
+    else:
+        epochs, final = (15, 5) if scale is SMALL else (2, 1)
+        changes |= {"optimizer": "adam", "learning_rate": 0.001, "weight_decay": 0.0, "schedule": "constant"}
+    if scale is SMOKE:
+        dataset, share = DIGITS_AS_WORDS, 0.2
+        options = {"embedding": 8, **{name: 4 if type(value) is int else value for name, value in options.items()}}
+    if stop_early:
+        changes["patience"] = 3 if scale is SMALL else epochs
+    return Cell(
+        dataset=dataset, network=network, fold=fold, options=options, share=share, stop_early=stop_early, final=final,
+        recipe=Recipe(
+            epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=times_the_batch, **changes
+        ),
+    )  # fmt: skip
+
+
+def _image_rows(
+    scale: Scale, block: str, dataset: str, published: dict[str, float], *, folds: Sequence[int] = (2,),
+    alphas: dict[int, float] | None = None, beyond: bool = False, **network: Any,
+) -> list[Row]:  # fmt: skip
+    """The rows of one data set and network: the paper's, the controls, and those beyond."""
+    alphas = {1: 0.7, 2: 0.3, 4: 4.0} if alphas is None else alphas
+
+    def row(label: str, part: Literal["paper", "control", "beyond"] = "paper", **settings: Any) -> Row:
+        return Row(block, label, _image_cell(scale, dataset, **network, **settings), published.get(label), part)
+
+    rows = []
+    for fold in (1, *folds):
+        rows.append(row(f"fold {fold}", fold=fold))
+        if fold in alphas:
+            alpha = alphas[fold]
+            rows.append(row(f"fold {fold}, α = {alpha:g}", fold=fold, recipe={"alpha": alpha}))
+    for fold in folds:
+        rows.append(row(f"fold 1, objects as fold {fold}", "control", times_the_batch=fold))
+        rows.append(row(f"fold 1, last layer as fold {fold}", "control", widen=fold))
+    rows.append(row("fold 1, stopped early", "control", stop_early=True))
+    if not beyond:
+        return rows
+    for fold in folds:
+        rows.append(row(f"fold {fold}, joined after block 4", "beyond", fold=fold, join="channels", join_after=4))
+        rows.append(row(f"fold {fold}, joined by channels", "beyond", fold=fold, join="channels"))
+    if 4 in folds:
+        rows.append(row("fold 4, α = 0.4", "beyond", fold=4, recipe={"alpha": 0.4}))
+    rows.append(row("fold 2, pooled by slot", "beyond", fold=2, slotwise=True))
+    rows.append(
+        row("fold 2, by channels, repetition 0.5", "beyond", fold=2, join="channels", recipe={"repetition": 0.5})
+    )
+    rows.append(row("fold 1, mixup 1", "beyond", recipe={"mixup": 1.0}))
+    return rows
+
+
+def _resnet_table(
+    published: dict[str, dict[str, float]], *, folds: Sequence[int] = (2,), beyond: bool = False, **network: Any
+) -> Callable[[Scale], list[Row]]:
+    def rows(scale: Scale) -> list[Row]:
+        blocks = [
+            _image_rows(scale, block, dataset, published[block], folds=folds, beyond=beyond, **network)
+            for block, dataset in _CIFAR.items()
+        ]
+        return [row for block in blocks for row in block]
+
+    return rows
+
+
+def _complexity_rows(scale: Scale) -> list[Row]:
+    published = {
+        ("CIFAR-10", 18, 1): 4.73, ("CIFAR-10", 18, 2): 4.3, ("CIFAR-10", 34, 1): 4.65, ("CIFAR-10", 34, 2): 4.45,
+        ("CIFAR-100", 18, 1): 22.94, ("CIFAR-100", 18, 2): 21.78, ("CIFAR-100", 34, 1): 22.25,
+        ("CIFAR-100", 34, 2): 21.68,
+    }  # fmt: skip
+    rows = []
+    for (data, depth, times), value in published.items():
+        block = f"{data}, ResNet-{depth}{'+double layer' if times == 2 else ''}"
+        options: dict[str, Any] = {} if depth == 18 else {"depth": depth}
+        rows += _image_rows(
+            scale, block, _CIFAR[data], {"fold 2, α = 0.3": value}, alphas={2: 0.3}, width_times=times, **options
+        )
+    return rows
+
+
+def _text_rows(scale: Scale) -> list[Row]:
+    published = {
+        ("Movie Review", "CNN"): (76.1, 79.3), ("Movie Review", "LSTM"): (76.2, 77.8),
+        ("Subjectivity", "CNN"): (90.01, 93.5), ("Subjectivity", "LSTM"): (90.2, 92.1),
+    }  # fmt: skip
+    rows = []
+    for (data, kind), (one, two) in published.items():
+        block, dataset, network = f"{data}, {kind}", _TEXT[data], f"sentence-{kind.lower()}"
+        wide: dict[str, Any] = {"maps": 200} if kind == "CNN" else {"hidden": 256}
+        rows += [
+            Row(block, FOLD_1, _text_cell(scale, dataset, network), one),
+            Row(block, "fold 2", _text_cell(scale, dataset, network, fold=2), two),
+            Row(
+                block, "fold 1, objects as fold 2", _text_cell(scale, dataset, network, times_the_batch=2),
+                part="control",
+            ),
+            Row(block, "fold 1, last layer as fold 2", _text_cell(scale, dataset, network, **wide), part="control"),
+            Row(block, "fold 1, stopped early", _text_cell(scale, dataset, network, stop_early=True), part="control"),
+        ]  # fmt: skip
+        if kind == "CNN":
+            cell = _text_cell(scale, dataset, network, fold=2, slotwise=True)
+            rows.append(Row(block, "fold 2, pooled by slot", cell, part="beyond"))
+    return rows
+
+
+def _curve_rows(scale: Scale) -> list[Row]:
+    share = 0.1 if scale is SMALL else 1.0
+    rows = _image_rows(scale, "CIFAR-10", "cifar-10", {}, folds=(4,), alphas={}, share=share)
+    return [row for row in rows if row.label in (FOLD_1, "fold 4", "fold 1, objects as fold 4")]
+
+
+def _sample_rows(scale: Scale) -> list[Row]:
+    rows = []
+    for share in _SHARES:
+        block = f"{share:.3g} of CIFAR-10".replace(f"{share:.3g}", f"{share:.1%}".replace(".0%", "%"))
+        found = _image_rows(scale, block, "cifar-10", {}, folds=(2, 4), alphas={}, beyond=True, share=share)
+        left_out = ("α", "repetition", "mixup")
+        rows += [row for row in found if not any(word in row.label for word in left_out)]
+    return rows
+
+
+def _interaction_rows(scale: Scale) -> list[Row]:
+    rows = []
+    for share in (0.025, 0.1, 1.0):
+        for times in (0.5, 1, 2):
+            block = f"{share:.1%} of CIFAR-10, width × {times:g}".replace(".0%", "%")
+            for fold in (1, 2, 4):
+                join: dict[str, Any] = {"join": "channels", "join_after": 4} if fold > 1 else {}
+                cell = _image_cell(scale, "cifar-10", fold=fold, share=share, width_times=times, **join)
+                rows.append(Row(block, f"fold {fold}{', joined after block 4' * (fold > 1)}", cell, part="beyond"))
+    return rows
+
+
+_TABLE_1 = {
+    "CIFAR-10": {FOLD_1: 5.08, "fold 1, α = 0.7": 4.92, "fold 2": 4.89, "fold 2, α = 0.3": 4.73},
+    "CIFAR-100": {FOLD_1: 23.7, "fold 1, α = 0.7": 23.7, "fold 2": 23.03, "fold 2, α = 0.3": 22.94},
+}
+_TABLE_2 = {
+    "CIFAR-10": {FOLD_1: 4.3, "fold 1, α = 0.7": 4.23, "fold 2": 4.19, "fold 2, α = 0.3": 4.18},
+    "CIFAR-100": {FOLD_1: 21.13, "fold 1, α = 0.7": 21.1, "fold 2": 20.3, "fold 2, α = 0.3": 20.28},
+}
+_TABLE_3 = {
+    "CIFAR-10": {FOLD_1: 4.94, "fold 1, α = 0.7": 4.91, "fold 2": 4.68, "fold 2, α = 0.3": 4.65},
+    "CIFAR-100": {FOLD_1: 23.86, "fold 1, α = 0.7": 23.82, "fold 2": 22.63, "fold 2, α = 0.3": 22.25},
+}
+_TABLE_5 = {
+    "CIFAR-10": {**_TABLE_1["CIFAR-10"], "fold 4": 4.84, "fold 4, α = 4": 4.69},
+    "CIFAR-100": {**_TABLE_1["CIFAR-100"], "fold 4": 22.49, "fold 4, α = 4": 22.32},
+}
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "table1": Experiment("Table 1: ResNet-18", _resnet_table(_TABLE_1, beyond=True)),
+    "table2": Experiment("Table 2: WideResNet-22-10", _resnet_table(_TABLE_2, network="wide-resnet")),
+    "table3": Experiment("Table 3: ResNet-34", _resnet_table(_TABLE_3, depth=34)),
+    "table4": Experiment("Table 4: fold 2 and the complexity of the network", _complexity_rows),
+    "table5": Experiment("Table 5: ResNet-18 and the fold", _resnet_table(_TABLE_5, folds=(2, 4), beyond=True)),
+    "table6": Experiment("Table 6: sentences", _text_rows, measure="accuracy"),
+    "figure3": Experiment("Figure 3: training loss and test error of folds 1 and 4", _curve_rows, draws_curves=True),
+    "data-efficiency": Experiment("Little data: shares of CIFAR-10", _sample_rows),
+    "interaction": Experiment("Width × fold × sample size", _interaction_rows),
+}

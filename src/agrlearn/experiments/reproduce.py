@@ -1,0 +1,166 @@
+"""Run the cells of experiments that are not done yet, in processes of one thread each."""
+
+import fnmatch
+import multiprocessing
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from agrlearn.errors import AgrLearnError, DataError, RecipeError, look_up
+from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES, Row
+from agrlearn.experiments.cells import Cell, CellResult, read_result
+from agrlearn.experiments.running import (
+    Parts,
+    make_network,
+    open_parts,
+    run_cell,
+    run_directory,
+    steps_per_epoch,
+    use_one_thread,
+)
+from agrlearn.grouping import group, take
+from agrlearn.training.loop import train_step
+from agrlearn.training.setup import make_optimizer, make_regularizer
+from agrlearn.training.state import EpochTotals, TrainingState
+
+ALL = "all"
+CELLS_FOLDER = "cells"
+_QUICK_STEP = 0.25
+_TIMED_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell to train with a seed."""
+
+    label: str
+    cell: Cell
+    seed: int
+
+
+def choose_rows(names: Sequence[str], scale: str, patterns: Sequence[str] = ()) -> dict[str, list[Row]]:
+    """The rows of the experiments called `names`; of these, where there are patterns, those that match one of them."""
+    chosen = list(EXPERIMENTS) if ALL in names else names
+    kind = look_up(SCALES, scale, "scale")
+    rows = {name: look_up({**EXPERIMENTS, ALL: None}, name, "experiment").rows(kind) for name in chosen}  # type: ignore[union-attr]
+    kept = {
+        name: [row for row in found if not patterns or any(_matches(row, pattern) for pattern in patterns)]
+        for name, found in rows.items()
+    }
+    if not any(kept.values()):
+        some = ", ".join(dict.fromkeys(row.label for found in rows.values() for row in found))
+        raise RecipeError(f"no cell matches {' or '.join(patterns)}; there are: {some}")
+    return kept
+
+
+def pending(rows: Iterable[Row], seeds: int, cells: Path) -> list[Task]:
+    """What is not done yet: all rows with the first seed, then with the next, and so on."""
+    tasks: dict[tuple[str, int], Task] = {}
+    together = list(rows)
+    for seed in range(seeds):
+        for row in together:
+            key = (row.cell.key(), seed)
+            if key not in tasks and read_result(cells, row.cell, seed) is None:
+                tasks[key] = Task(f"{row.block}: {row.label}, seed {seed}", row.cell, seed)
+    return list(tasks.values())
+
+
+def missing_data(tasks: Iterable[Task], data_dir: Path | None) -> dict[str, str]:
+    """The data sets that cannot be had here, each with the reason."""
+    reasons = {}
+    for dataset, task in {task.cell.dataset: task for task in tasks}.items():
+        try:
+            open_parts(task.cell, task.seed, data_dir)
+        except DataError as error:
+            reasons[dataset] = str(error)
+    return reasons
+
+
+def estimate_seconds(
+    tasks: Sequence[Task], data_dir: Path | None, after_each: Callable[[], None] = lambda: None
+) -> float:
+    """What the tasks will take of one core, or of the device, from a few timed steps of each different cell."""
+    seconds: dict[str, float] = {}
+    for task in tasks:
+        key = task.cell.key()
+        if key not in seconds:
+            seconds[key] = _seconds_of(task.cell, open_parts(task.cell, task.seed, data_dir))
+        after_each()
+    return sum(seconds[task.cell.key()] for task in tasks)
+
+
+def run_tasks(
+    tasks: Sequence[Task], cells: Path, runs: Path, *, workers: int, data_dir: Path | None,
+    on_done: Callable[[Task, CellResult | Exception], None],
+) -> None:  # fmt: skip
+    """Run all tasks, `workers` at a time; results are written as they come, and a failure does not stop the others."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=use_one_thread) as pool:
+        futures = {pool.submit(_run_and_save, task, cells, runs, data_dir): task for task in tasks}
+        try:
+            for future in as_completed(futures):
+                try:
+                    on_done(futures[future], future.result())
+                except BrokenProcessPool:
+                    raise AgrLearnError(
+                        "a worker process died, perhaps for want of memory; the same command goes on from the last "
+                        "checkpoints, and --workers 1 needs the least"
+                    ) from None
+                except Exception as error:  # whatever a run raises is told, and the others go on
+                    on_done(futures[future], error)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run_and_save(task: Task, cells: Path, runs: Path, data_dir: Path | None) -> CellResult:
+    result = run_cell(task.cell, task.seed, runs, data_dir)
+    result.save(cells, task.cell)
+    # The result has all that is left to know, and checkpoints are large.
+    shutil.rmtree(run_directory(runs, task.cell, task.seed))
+    return result
+
+
+def _matches(row: Row, pattern: str) -> bool:
+    """Whether a row is meant by a pattern such as "fold 2*" or "*CNN: fold*"."""
+    return any(fnmatch.fnmatchcase(text, pattern) for text in (row.label, f"{row.block}: {row.label}"))
+
+
+def _seconds_of(cell: Cell, parts: Parts) -> float:
+    """Training and measuring of a cell: a step costs three passes, a measured object one."""
+    batch = min(cell.recipe.batch_size, len(parts.train))
+    step = _step_seconds(cell, parts, batch)
+    steps = cell.recipe.epochs * steps_per_epoch(cell, parts)
+    measured = cell.recipe.epochs // cell.recipe.evaluate_every + (1 if cell.fold == 1 else 6 + 5 / cell.fold)
+    return steps * step + measured * len(parts.test) * step / (3 * batch)
+
+
+def _step_seconds(cell: Cell, parts: Parts, batch: int) -> float:
+    network = make_network(cell, 0, parts).train()
+    device = next(network.parameters()).device
+    regularizer = make_regularizer(network, parts.train, cell.recipe, device) if cell.recipe.alpha > 0 else None
+    state = TrainingState(network, make_optimizer(network, cell.recipe), regularizer, EpochTotals.zero(device))
+    random = torch.Generator().manual_seed(0)
+
+    def seconds(groups: int) -> float:
+        indices = torch.arange(groups * cell.fold) % len(parts.train)
+        objects, labels = take(parts.train.objects, indices), parts.train.labels[indices]
+        start = time.perf_counter()
+        train_step(
+            network, state, group(objects, cell.fold), labels.view(-1, cell.fold), cell.recipe, random,
+            torch.Tensor.backward,
+        )  # fmt: skip
+        return time.perf_counter() - start
+
+    few = min(batch, 8)
+    seconds(few)  # warms up
+    of_few = seconds(few)
+    if of_few > _QUICK_STEP:
+        return of_few * batch / few
+    return min(seconds(batch) for _ in range(_TIMED_STEPS))
