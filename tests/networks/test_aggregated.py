@@ -18,11 +18,13 @@ SHAPES = {
     "small-cnn": (2, 8, 8),
     "mlp": (6,),
     "sentence-cnn": (9,),
+    "sentence-lstm": (9,),
     "preact-resnet": (3, 16, 16),
     "wide-resnet": (3, 16, 16),
 }
 OPTIONS = {
     "sentence-cnn": {"vocabulary": 30, "embedding": 8, "maps": 4},
+    "sentence-lstm": {"vocabulary": 30, "embedding": 8, "hidden": 6},
     "preact-resnet": {"width": 8},
     "wide-resnet": {"width": 1, "depth": 10},
 }

@@ -35,6 +35,21 @@ def test_slotwise_maxima_keep_the_slots_apart():
     assert not torch.allclose(network.bottleneck(groups), network.bottleneck(groups.flip(1)))
 
 
+@pytest.mark.parametrize("length", [1, 3, 7, 20])
+def test_convolving_the_unique_words_equals_convolving_every_position(length):
+    layers = build_network("sentence-cnn", object_shape=(length,), num_classes=2, vocabulary=30).shared.double()
+    tokens = torch.randint(0, 30, (50, length)) * (torch.arange(length) < torch.randint(0, length + 1, (50, 1)))
+    tokens[0] = 7  # a sentence without padding
+    direction = torch.randn(50, 300, dtype=torch.float64)
+    fast, plain = layers.by_unique_words(tokens), layers.by_convolution(tokens)
+    assert torch.allclose(fast, plain, atol=1e-12)
+    weights = list(layers.parameters())
+    for mine, theirs in zip(
+        torch.autograd.grad(fast, weights, direction), torch.autograd.grad(plain, weights, direction), strict=True
+    ):
+        assert torch.allclose(mine, theirs, atol=1e-12)
+
+
 def test_it_needs_a_vocabulary():
     with pytest.raises(RecipeError, match="vocabulary"):
         make(2, vocabulary=0)

@@ -19,6 +19,7 @@ from agrlearn.seeding import derive_seed, generator
 from agrlearn.training import loop, setup
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.loop import fit
+from agrlearn.training.mixup import mix_groups
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import learning_rate_at
@@ -58,8 +59,8 @@ def test_fold_1_at_alpha_0_is_ordinary_training_bit_for_bit(vectors, make_mlp):
     sampler = GroupBatchSampler(len(vectors), 1, 16, seed=5)
     for epoch in range(3):
         sampler.set_epoch(epoch)
-        optimizer.param_groups[0]["lr"] = learning_rate_at(recipe, epoch)
         for step, indices in enumerate(sampler):
+            optimizer.param_groups[0]["lr"] = learning_rate_at(recipe, epoch + step / len(sampler))
             torch.manual_seed(derive_seed(5, epoch, step))
             loss = F.cross_entropy(ordinary(vectors.objects[indices]), vectors.labels[indices])
             optimizer.zero_grad()
@@ -73,6 +74,28 @@ def test_cross_entropy_is_summed_over_slots_and_averaged_over_groups():
     logits, labels = torch.randn(5, 3, 4), torch.randint(0, 4, (5, 3))
     expected = -sum(logits[g, s].log_softmax(0)[labels[g, s]] for g in range(5) for s in range(3)) / 5
     assert cross_entropy(logits, labels).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_step_with_mixup_descends_the_mixed_loss_of_the_mixed_groups(vectors, make_mlp):
+    network = make_mlp(2)
+    twin = copy.deepcopy(network)
+    groups, labels = group(vectors.objects[:64], 2), vectors.labels[:64].view(-1, 2)
+    state = loop.TrainingState(
+        network, torch.optim.SGD(network.parameters(), lr=0.1), None, loop.EpochTotals.zero(torch.device("cpu"))
+    )
+    loop.train_step(network, state, groups, labels, Recipe(mixup=0.7), generator(1), torch.Tensor.backward)
+
+    mixed, partners, share = mix_groups(groups, 0.7, generator(1))
+    assert torch.allclose(mixed, share * groups + (1 - share) * groups[partners], atol=1e-6)
+    logits = twin(mixed)
+    (share * cross_entropy(logits, labels) + (1 - share) * cross_entropy(logits, labels[partners])).backward()
+    for mine, other in zip(network.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(mine, other - 0.1 * other.grad, atol=1e-6)
+
+
+def test_mixup_refuses_tokens_with_a_sentence():
+    with pytest.raises(RecipeError, match="tokens"):
+        mix_groups(torch.ones(4, 2, 3, dtype=torch.int64), 1.0, generator(0))
 
 
 def test_alpha_0_builds_and_runs_no_critic(vectors, make_mlp, monkeypatch):

@@ -18,6 +18,7 @@ from agrlearn.networks.mlp import mlp
 from agrlearn.networks.outside import build_outside, comes_from_file, is_outside
 from agrlearn.networks.preact_resnet import preact_resnet
 from agrlearn.networks.sentence_cnn import sentence_cnn
+from agrlearn.networks.sentence_lstm import sentence_lstm
 from agrlearn.networks.small_cnn import small_cnn
 from agrlearn.networks.standardize import Standardize
 from agrlearn.networks.wide_resnet import wide_resnet
@@ -27,6 +28,7 @@ NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
     "small-cnn": small_cnn,
     "mlp": mlp,
     "sentence-cnn": sentence_cnn,
+    "sentence-lstm": sentence_lstm,
     "preact-resnet": preact_resnet,
     "wide-resnet": wide_resnet,
 }

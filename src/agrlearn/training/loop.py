@@ -22,6 +22,7 @@ from agrlearn.seeding import derive_seed, generator
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.interrupt import deferred_interrupt
+from agrlearn.training.mixup import mix_groups
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
@@ -91,12 +92,12 @@ def fit(
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()
             before = state.seconds
-            set_learning_rate(optimizer, recipe, state.epoch)
             sampler.set_epoch(state.epoch)
             torch.manual_seed(derive_seed(recipe.seed, state.epoch))
             for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
                 keys = (recipe.seed, state.epoch, state.step)
                 torch.manual_seed(derive_seed(*keys))
+                set_learning_rate(optimizer, recipe, state.epoch + state.step / steps)
                 if augment is not None:
                     objects = augment(objects, generator(*keys, _AUGMENTATION))
                 groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
@@ -149,8 +150,14 @@ def train_step(
         labels: (groups, fold).
         weights: (groups, fold), or None for 1 everywhere.
     """
+    mixture = mix_groups(groups, recipe.mixup, random) if recipe.mixup > 0 else None
+    if mixture is not None:
+        groups = mixture.groups
     logits, t = module(groups, with_bottleneck=True)
     loss = cross_entropy(logits, labels, weights)
+    if mixture is not None:
+        others = cross_entropy(logits, labels[mixture.partners], None if weights is None else weights[mixture.partners])
+        loss = mixture.share * loss + (1 - mixture.share) * others
     objective = loss
     totals = state.totals
     if state.regularizer is not None:

@@ -44,6 +44,10 @@ class Recipe(BaseModel):
     repetition: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The probability that a group holds one object in every slot (paper: 0)."""
 
+    mixup: Annotated[float, Field(ge=0)] = 0.0
+    """Mix pairs of training groups in proportions drawn from Beta(mixup, mixup), and their labels with them (Zhang et
+    al. 2018): a neighbour of this method, for comparison. Not for tokens; 0 mixes nothing."""
+
     alpha: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the information penalty J (paper: 0 to 4). At 0 no critic is built."""
     ascent_steps: Annotated[int, Field(ge=1)] = 1

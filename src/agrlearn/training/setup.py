@@ -33,14 +33,14 @@ def make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     )
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: int) -> None:
-    """Give the optimizer its learning rate of an epoch."""
+def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: float) -> None:
+    """Give the optimizer its learning rate; `epoch` is a fraction within an epoch."""
     for settings in optimizer.param_groups:
         settings["lr"] = learning_rate_at(recipe, epoch)
 
 
-def learning_rate_at(recipe: Recipe, epoch: int) -> float:
-    """The main network's learning rate in an epoch, counted from 0.
+def learning_rate_at(recipe: Recipe, epoch: float) -> float:
+    """The main network's learning rate after so many epochs.
 
     >>> [learning_rate_at(Recipe(epochs=400), epoch) for epoch in (99, 100, 150, 250)]
     [0.1, 0.01, 0.001, 0.0001]

@@ -1,0 +1,61 @@
+"""The LSTM of the paper's text experiments: CNN-sentence with the convolutions replaced by an LSTM."""
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import RecipeError
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.joins import PADDING
+from agrlearn.networks.tokens import TandemJoin
+
+
+def sentence_lstm(
+    object_shape: tuple[int, ...],
+    num_classes: int,
+    fold: int = 1,
+    *,
+    vocabulary: int = 0,
+    embedding: int = 300,
+    hidden: int = 128,
+    noise: float = 0.0,
+) -> AggregatedClassifier:
+    """Learned word embeddings and the final state of an LSTM that reads a group's sentences one after the other.
+
+    An end-of-sentence word, the one token behind the vocabulary, stands between two sentences, as in the paper; the
+    padding is removed.
+
+    Args:
+        object_shape: (length,) of one sentence's tokens.
+        vocabulary: how many different tokens there are.
+        embedding: the width of a word's embedding.
+        hidden: units of the LSTM, times `fold`, as the paper widens the last feature layer; it does not say how many.
+        noise: see `AggregatedClassifier`.
+    """
+    if len(object_shape) != 1 or vocabulary < 2:
+        raise RecipeError("sentence-lstm takes sentences of tokens and needs the vocabulary's size")
+    return AggregatedClassifier(
+        FinalState(vocabulary + 1, embedding, hidden * fold),
+        features=hidden * fold,
+        fold=fold,
+        num_classes=num_classes,
+        join=TandemJoin(separator=vocabulary),
+        noise=noise,
+    )
+
+
+class FinalState(nn.Module):
+    """Sentences to features: (sentences, length) tokens, padded at the end -> (sentences, hidden)."""
+
+    def __init__(self, vocabulary: int, embedding: int, hidden: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, embedding, padding_idx=PADDING)
+        nn.init.uniform_(self.embed.weight, -0.25, 0.25)
+        with torch.no_grad():
+            self.embed.weight[PADDING] = 0
+        self.lstm = nn.LSTM(embedding, hidden, batch_first=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        lengths = (tokens != PADDING).sum(dim=1).clamp(min=1)
+        # Packing is slower than reading on over the padding, since it leaves oneDNN's kernels.
+        states, _ = self.lstm(self.embed(tokens))
+        return states[torch.arange(len(tokens), device=tokens.device), lengths - 1]
