@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agrlearn.data.augmentation import crop_and_flip
     from agrlearn.data.catalogue import DATASETS, open_source
     from agrlearn.data.labelled import LabelledSet
     from agrlearn.errors import AgrLearnError
@@ -48,6 +49,7 @@ _HOMES = {
     "Replicated": "prediction.protocols",
     "aggregate": "networks.convert",
     "build_network": "networks.catalogue",
+    "crop_and_flip": "data.augmentation",
     "cross_entropy": "training.objective",
     "evaluate": "evaluation.evaluate",
     "fit": "training.loop",

@@ -17,7 +17,6 @@ from agrlearn.files import one_process_at_a_time
 
 _BLOCK = 2**16
 _VAIN_ATTEMPTS = 3
-_MEGABYTE = 1e6
 
 
 class DownloadError(DataError):
@@ -97,10 +96,9 @@ def _transfer(url: str, target: Path, timeout: float) -> None:
         if not goes_on:
             present = 0
         total = None if answer.length is None else present + answer.length
-        _tell(
-            f"{f'going on at {present / _MEGABYTE:.1f} MB with' if goes_on else 'downloading'} {url}"
-            f"{f', {total / _MEGABYTE:.1f} MB,' if total else ''} into {part.parent}"
-        )
+        verb = f"going on at {present / 1e6:.1f} MB with" if goes_on else "downloading"
+        size = "" if total is None else f", {total / 1e6:.1f} MB,"
+        _tell(f"{verb} {url}{size} into {part.parent}")
         with part.open("ab" if goes_on else "wb") as file:
             _copy(answer, file, present, total)
             file.flush()

@@ -75,7 +75,7 @@ def read_members(file: Path, names: Collection[str]) -> dict[str, bytes]:
         with tarfile.open(file, "r:gz") as archive:
             for member in archive:
                 name = PurePosixPath(member.name).name
-                if name not in names or name in contents or not member.isreg():
+                if name not in names or not member.isreg():
                     continue
                 if member.size > _LARGEST_MEMBER:
                     raise DataError(
@@ -94,18 +94,20 @@ def read_members(file: Path, names: Collection[str]) -> dict[str, bytes]:
 
 def check_file(file: Path, checksum: str) -> None:
     """Refuse a file that is not the published one."""
-    kind, expected = checksum.split(":")
+    kind, _ = checksum.split(":")
     with file.open("rb") as content:
-        _compare(hashlib.file_digest(content, kind).hexdigest(), expected, kind, file)
+        found = hashlib.file_digest(content, lambda: hashlib.new(kind, usedforsecurity=False))
+    _compare(found.hexdigest(), checksum, file)
 
 
 def check_content(content: bytes, checksum: str, origin: Path | str) -> None:
     """Refuse bytes that are not those of the published file."""
+    kind, _ = checksum.split(":")
+    _compare(hashlib.new(kind, content, usedforsecurity=False).hexdigest(), checksum, origin)
+
+
+def _compare(found: str, checksum: str, origin: Path | str) -> None:
     kind, expected = checksum.split(":")
-    _compare(hashlib.new(kind, content, usedforsecurity=False).hexdigest(), expected, kind, origin)
-
-
-def _compare(found: str, expected: str, kind: str, origin: Path | str) -> None:
     if found != expected:
         raise DataError(
             f"{origin} is not the published file: expected {kind.upper()} {expected[:12]}…, got {found[:12]}…; "
