@@ -1,5 +1,6 @@
 """agrlearn reproduce"""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from agrlearn.experiments.catalogue import Row
     from agrlearn.experiments.reproduce import Task
 
-_HOUR = 3600
+_HOUR, _DAY = 3600, 86400
 
 
 def reproduce(
@@ -87,30 +88,24 @@ def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: 
 
     from agrlearn.experiments.reproduce import estimate_seconds
 
+    cells = {task.cell.key(): task.cell for task in tasks}
+    runs = Counter(task.cell.key() for task in tasks)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        hours = sum(
-            estimate_seconds([task], data_dir) * count / _HOUR
-            for task, count in track(_by_cell(tasks), description="timing a few steps", transient=True)
+        seconds = sum(
+            runs[key] * estimate_seconds(cell, data_dir)
+            for key, cell in track(cells.items(), "timing a few steps", console=console, transient=True)
         )
     finally:
         torch.set_num_threads(threads)
-    unit, value = ("core-days", hours / 24) if hours > 48 else ("core-hours", hours)
+    unit, value = ("days", seconds / _DAY) if seconds > 2 * _DAY else ("hours", seconds / _HOUR)
+    kind = "GPU" if torch.cuda.is_available() else "core"
     console.print(
-        f"{len(tasks)} runs to do, about {value:.1f} {unit}, with {workers} workers about {value / workers:.1f} "
-        f"{'days' if hours > 48 else 'hours'}",
+        f"{len(tasks)} runs to do: about {value:.2g} {kind}-{unit}, {value / workers:.2g} {unit} with "
+        f"--workers {workers}",
         soft_wrap=True,
     )
-
-
-def _by_cell(tasks: "list[Task]") -> "list[tuple[Task, int]]":
-    """One task for each different cell, with the number of its seeds."""
-    counts: dict[str, int] = {}
-    for task in tasks:
-        counts[task.cell.key()] = counts.get(task.cell.key(), 0) + 1
-    first = {task.cell.key(): task for task in reversed(tasks)}
-    return [(first[key], count) for key, count in counts.items()]
 
 
 def _run(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from lightning_fabric import Fabric
 
 from agrlearn.errors import AgrLearnError, DataError, RecipeError, look_up
 from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES, Row
@@ -24,7 +25,7 @@ from agrlearn.experiments.running import (
     steps_per_epoch,
     use_one_thread,
 )
-from agrlearn.grouping import group, take
+from agrlearn.grouping import group, map_objects, take
 from agrlearn.training.loop import train_step
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
@@ -82,17 +83,17 @@ def missing_data(tasks: Iterable[Task], data_dir: Path | None) -> dict[str, str]
     return reasons
 
 
-def estimate_seconds(
-    tasks: Sequence[Task], data_dir: Path | None, after_each: Callable[[], None] = lambda: None
-) -> float:
-    """What the tasks will take of one core, or of the device, from a few timed steps of each different cell."""
-    seconds: dict[str, float] = {}
-    for task in tasks:
-        key = task.cell.key()
-        if key not in seconds:
-            seconds[key] = _seconds_of(task.cell, open_parts(task.cell, task.seed, data_dir))
-        after_each()
-    return sum(seconds[task.cell.key()] for task in tasks)
+def estimate_seconds(cell: Cell, data_dir: Path | None) -> float:
+    """What a run of `cell` takes of one core, or of the GPU where there is one, from a few timed steps.
+
+    A step costs three passes, a measured object one.
+    """
+    parts = open_parts(cell, 0, data_dir)
+    batch = min(cell.recipe.batch_size, len(parts.train))
+    step = _step_seconds(cell, parts, batch)
+    steps = cell.recipe.epochs * steps_per_epoch(cell, parts)
+    measured = cell.recipe.epochs // cell.recipe.evaluate_every + (1 if cell.fold == 1 else 6 + 5 / cell.fold)
+    return steps * step + measured * len(parts.test) * step / (3 * batch)
 
 
 def run_tasks(
@@ -132,30 +133,23 @@ def _matches(row: Row, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(text, pattern) for text in (row.label, f"{row.block}: {row.label}"))
 
 
-def _seconds_of(cell: Cell, parts: Parts) -> float:
-    """Training and measuring of a cell: a step costs three passes, a measured object one."""
-    batch = min(cell.recipe.batch_size, len(parts.train))
-    step = _step_seconds(cell, parts, batch)
-    steps = cell.recipe.epochs * steps_per_epoch(cell, parts)
-    measured = cell.recipe.epochs // cell.recipe.evaluate_every + (1 if cell.fold == 1 else 6 + 5 / cell.fold)
-    return steps * step + measured * len(parts.test) * step / (3 * batch)
-
-
 def _step_seconds(cell: Cell, parts: Parts, batch: int) -> float:
-    network = make_network(cell, 0, parts).train()
-    device = next(network.parameters()).device
+    device = Fabric(devices=1).device
+    network = make_network(cell, 0, parts).train().to(device)
     regularizer = make_regularizer(network, parts.train, cell.recipe, device) if cell.recipe.alpha > 0 else None
     state = TrainingState(network, make_optimizer(network, cell.recipe), regularizer, EpochTotals.zero(device))
     random = torch.Generator().manual_seed(0)
 
     def seconds(groups: int) -> float:
         indices = torch.arange(groups * cell.fold) % len(parts.train)
-        objects, labels = take(parts.train.objects, indices), parts.train.labels[indices]
+        objects = map_objects(lambda tensor: tensor.to(device), take(parts.train.objects, indices))
+        labels = parts.train.labels[indices].to(device)
         start = time.perf_counter()
         train_step(
             network, state, group(objects, cell.fold), labels.view(-1, cell.fold), cell.recipe, random,
             torch.Tensor.backward,
         )  # fmt: skip
+        float(state.totals.loss)  # waits for the device
         return time.perf_counter() - start
 
     few = min(batch, 8)

@@ -135,6 +135,7 @@ def write_tables(
     results = collect(rows, seeds, cells)
     lines = summarize(experiment, rows, results)
     protocols = summarize_protocols(experiment, rows, results)
+    folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"{name}-{scale.name}"
     write_atomically(stem.with_suffix(".md"), _markdown(experiment, scale, rows, lines, protocols, results, command))
     write_atomically(stem.with_suffix(".csv"), _csv(lines))
@@ -175,8 +176,8 @@ def _markdown(
         f"Scale: {scale.remark}\n",
         f"{what} in percent, mean ± standard error over seeds, by Replicated prediction. *published*: the paper's. "
         "*ours*: each run's median of its last measurements, averaged over runs; *averaged first*: runs averaged, then "
-        "the median (the paper's sentence can mean both). *− fold 1*: paired by seed. *J*: the penalty, in nats, at the "
-        "end. *multiply-adds*: to predict one object. NLL and ECE are those of the last weights.\n",
+        "the median (the paper's sentence can mean both). *− fold 1*: paired by seed. *J*: the penalty at the end, in "
+        "nats. *multiply-adds*: to predict one object. NLL and ECE are those of the last weights.\n",
     ]
     for block in dict.fromkeys(row.block for row in rows):
         mine = [line for line in lines if line.block == block]

@@ -1,0 +1,80 @@
+"""agrlearn reproduce, from end to end at the smallest scale."""
+
+import pytest
+
+from agrlearn.cli import main
+from agrlearn.errors import DataError
+from agrlearn.experiments import reproduce
+from agrlearn.experiments.cells import Cell
+from agrlearn.training.recipe import Recipe
+
+
+def call(tmp_path, *arguments):
+    main(["reproduce", *arguments, "--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")])
+
+
+def test_a_table_is_run_once_and_then_only_shown(tmp_path, capsys):
+    chosen = ("figure3", "--scale", "smoke", "--seeds", "1")
+    call(tmp_path, *chosen, "--cells", "fold ?")
+    told = capsys.readouterr().out
+    assert "2 runs to do" in told
+    assert len(list((tmp_path / "results" / "cells").glob("*.json"))) == 2
+    assert list((tmp_path / "runs").iterdir()) == []  # finished runs leave no checkpoints
+    text = (tmp_path / "results" / "figure3-smoke.md").read_text()
+    assert "Not run: fold 1, objects as fold 4." in text
+    assert (tmp_path / "results" / "figure3-smoke.png").stat().st_size > 10_000
+
+    call(tmp_path, *chosen, "--cells", "fold ?")
+    told = capsys.readouterr().out
+    assert "to do" not in told
+    assert "figure3-smoke.md" in told
+
+
+def test_data_that_cannot_be_had_are_left_out_with_the_reason(tmp_path, capsys, monkeypatch):
+    def refuse(name, **options):
+        raise DataError(f"there is no {name} here")
+
+    monkeypatch.setattr("agrlearn.experiments.running.open_source", refuse)
+    call(tmp_path, "table1", "--scale", "small", "--seeds", "1")
+    told = capsys.readouterr().out
+    assert "there is no cifar-10 here" in told
+    assert "there is no cifar-100 here" in told
+    assert "Not run: fold 1; fold 1, α = 0.7" in (tmp_path / "results" / "table1-small.md").read_text()
+
+
+def test_a_failed_run_is_told_and_the_others_go_on(tmp_path):
+    good = Cell(dataset="digits", network="small-cnn", share=0.1, recipe=Recipe(epochs=1))
+    bad = good.model_copy(update={"options": {"width": -1}})
+    outcomes = {}
+    reproduce.run_tasks(
+        [reproduce.Task("bad", bad, 0), reproduce.Task("good", good, 0)], tmp_path / "cells", tmp_path / "runs",
+        workers=1, data_dir=None, on_done=lambda task, outcome: outcomes.update({task.label: outcome}),
+    )  # fmt: skip
+    assert isinstance(outcomes["bad"], RuntimeError)
+    assert outcomes["good"].seed == 0
+    assert len(list((tmp_path / "cells").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("table9",), "table9"),
+        (("table1", "--cells", "fold 3"), "no cell matches fold 3"),
+        (("table1", "--seeds", "0"), "at least 1"),
+        (("table1", "--scale", "huge"), "huge"),
+    ],
+)
+def test_what_a_user_can_mend_is_told_in_a_sentence(tmp_path, capsys, arguments, sentence):
+    with pytest.raises(SystemExit) as leaving:
+        call(tmp_path, *arguments)
+    assert leaving.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_paper_scale_asks_before_it_starts(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(reproduce, "missing_data", lambda tasks, data_dir: {})
+    monkeypatch.setattr(reproduce, "estimate_seconds", lambda cell, data_dir: 9 * 86400.0)
+    monkeypatch.setattr("builtins.input", lambda question: "n")
+    call(tmp_path, "table1", "--scale", "paper", "--seeds", "7", "--cells", "CIFAR-10: fold 1")
+    assert "7 runs to do: about 63 core-days" in capsys.readouterr().out
+    assert not (tmp_path / "results").exists()

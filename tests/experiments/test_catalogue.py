@@ -1,0 +1,108 @@
+"""The experiments: the paper's protocol to the letter, and controls that are what they are called."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agrlearn.experiments.catalogue import EXPERIMENTS, FOLD_1, PAPER, SCALES, SMALL
+
+SMALL_OR_PAPER = pytest.mark.parametrize("scale", [SMALL, PAPER], ids=lambda scale: scale.name)
+
+
+def rows_of(name, scale):
+    return {(row.block, row.label): row for row in EXPERIMENTS[name].rows(scale)}
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_row_of_a_table_is_named_once_and_has_a_fold_1_to_compare_with(name, scale):
+    rows = EXPERIMENTS[name].rows(scale)
+    named = rows_of(name, scale)
+    assert len(named) == len(rows)
+    for row in rows:
+        assert (row.block, FOLD_1) in named
+        assert (row.cell.fold == 1) == row.label.startswith(FOLD_1)
+
+
+@SMALL_OR_PAPER
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "interaction"])
+def test_every_table_has_the_controls(name, scale):
+    rows = EXPERIMENTS[name].rows(scale)
+    for block in {row.block for row in rows}:
+        labels = {row.label for row in rows if row.block == block}
+        assert any(label.startswith("fold 1, objects as fold") for label in labels)
+        if name != "figure3":
+            assert "fold 1, stopped early" in labels
+            assert any(label.startswith("fold 1, last layer as fold") for label in labels)
+
+
+@SMALL_OR_PAPER
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_equal_object_control_sees_as_many_objects_in_as_many_steps_as_the_fold(name, scale):
+    rows = rows_of(name, scale)
+    for (block, label), row in rows.items():
+        if found := re.fullmatch(r"fold 1, objects as fold (\d)", label):
+            fold = rows[block, f"fold {found[1]}"].cell
+            mine, theirs = row.cell.recipe, fold.recipe
+            assert mine.batch_size == fold.fold * theirs.batch_size
+            assert mine.epochs == fold.fold * theirs.epochs
+            assert mine.evaluate_every == fold.fold * theirs.evaluate_every
+            changed = {"batch_size", "epochs", "evaluate_every"}
+            assert mine.model_dump(exclude=changed) == theirs.model_dump(exclude=changed)
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4", "table5", "table6"])
+def test_paper_scale_is_the_published_protocol(name):
+    for row in EXPERIMENTS[name].rows(PAPER):
+        recipe, cell = row.cell.recipe, row.cell
+        if row.part != "paper":
+            continue
+        assert (recipe.epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (400, 64, 0.1, 1e-4)
+        assert [round(share * 400) for share in recipe.milestones] == [100, 150, 250]
+        assert (recipe.schedule, recipe.decay, recipe.optimizer) == ("steps", 0.1, "sgd")
+        assert (cell.final, cell.share, recipe.evaluate_every) == (10, 1.0, 1)
+        doubled = "double layer" in row.block
+        assert cell.options.get("width") == (128 if doubled else None)
+
+
+def test_the_published_numbers_are_those_of_the_paper():
+    """Read from the printed tables, row by row, in the order of their columns."""
+    printed = {
+        "table1": [5.08, 4.92, 4.89, 4.73, 23.7, 23.7, 23.03, 22.94],
+        "table2": [4.3, 4.23, 4.19, 4.18, 21.13, 21.1, 20.3, 20.28],
+        "table3": [4.94, 4.91, 4.68, 4.65, 23.86, 23.82, 22.63, 22.25],
+        "table4": [4.73, 4.3, 4.65, 4.45, 22.94, 21.78, 22.25, 21.68],
+        "table5": [5.08, 4.92, 4.89, 4.73, 4.84, 4.69, 23.7, 23.7, 23.03, 22.94, 22.49, 22.32],
+        "table6": [76.1, 79.3, 76.2, 77.8, 90.01, 93.5, 90.2, 92.1],
+    }
+    for name, values in printed.items():
+        rows = EXPERIMENTS[name].rows(PAPER)
+        assert [row.published for row in rows if row.published is not None] == values
+
+
+def test_the_penalty_has_the_papers_weights():
+    rows = rows_of("table5", PAPER)
+    alphas = {label: row.cell.recipe.alpha for (block, label), row in rows.items() if block == "CIFAR-10"}
+    assert [alphas[f"fold {fold}"] for fold in (1, 2, 4)] == [0, 0, 0]
+    assert [alphas["fold 1, α = 0.7"], alphas["fold 2, α = 0.3"], alphas["fold 4, α = 4"]] == [0.7, 0.3, 4.0]
+
+
+def test_tables_that_share_a_setting_share_its_runs():
+    one, five = rows_of("table1", SMALL), rows_of("table5", SMALL)
+    assert all(five[key].cell.key() == row.cell.key() for key, row in one.items() if key in five)
+    assert rows_of("figure3", SMALL)["CIFAR-10", "fold 4"].cell == (
+        rows_of("data-efficiency", SMALL)["10% of CIFAR-10", "fold 4"].cell
+    )
+
+
+def test_every_committed_result_belongs_to_an_experiment():
+    cells = Path(__file__).parents[2] / "results" / "cells"
+    keys = {
+        row.cell.key()
+        for experiment in EXPERIMENTS.values()
+        for scale in SCALES.values()
+        for row in experiment.rows(scale)
+    }
+    files = list(cells.glob("*.json"))
+    assert all(file.stem.rsplit("-seed", 1)[0] in keys for file in files)

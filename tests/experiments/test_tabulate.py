@@ -1,0 +1,74 @@
+"""From results to a table."""
+
+import csv
+import json
+import math
+
+import pytest
+
+from agrlearn.experiments.catalogue import SMALL, Experiment, Row
+from agrlearn.experiments.cells import Cell, CellResult, Point, ProtocolScores
+from agrlearn.experiments.tabulate import collect, summarize, write_tables
+
+ONE, TWO = Cell(dataset="digits", network="mlp", final=3), Cell(dataset="digits", network="mlp", fold=2, final=3)
+ROWS = [
+    Row("block", "fold 1", ONE, 5.0), Row("block", "fold 2", TWO, 4.0),
+    Row("block", "fold 2, never run", Cell(dataset="digits", network="mlp", fold=2), part="beyond"),
+]  # fmt: skip
+ERRORS = Experiment("Errors", lambda scale: ROWS)
+ACCURACIES = Experiment("Accuracies", lambda scale: ROWS, measure="accuracy")
+
+
+def store(folder, cell, seed, errors):
+    scores = ProtocolScores(errors[-1], 0.5, 0.1, 0.2, 0.0)
+    protocols = {"Replicated": scores} | ({"Batched, 1 draw": scores} if cell.fold > 1 else {})
+    curve = (Point(1, 100, 1.0, 0.5, errors[-1], 0.5, None),)
+    CellResult({}, seed, tuple(errors), protocols, curve, 10, 20.0, 30, 40, 50.0 + seed, {"torch": "2"}, "cpu").save(
+        folder, cell
+    )
+
+
+@pytest.fixture
+def cells(tmp_path):
+    folder = tmp_path / "cells"
+    store(folder, ONE, 0, [0.10, 0.30, 0.20])
+    store(folder, ONE, 1, [0.40, 0.10, 0.40])
+    store(folder, TWO, 0, [0.10, 0.10, 0.10])
+    store(folder, TWO, 1, [0.20, 0.25, 0.30])
+    store(folder, TWO, 2, [0.60, 0.60, 0.60])
+    return folder
+
+
+def test_both_readings_of_the_papers_sentence(cells):
+    first, _ = summarize(ERRORS, ROWS, collect(ROWS, 2, cells))
+    assert first.ours.value == pytest.approx(30)  # the medians 20 and 40, averaged
+    assert first.averaged_first == pytest.approx(25)  # the averages 25, 20 and 30: their median
+
+
+def test_differences_are_paired_by_seed(cells):
+    first, second = summarize(ERRORS, ROWS, collect(ROWS, 3, cells))
+    assert math.isnan(first.difference.value)
+    assert second.seeds == (0, 1, 2)
+    assert second.difference.value == pytest.approx((-10 - 15) / 2)
+    assert second.difference.standard_error == pytest.approx(2.5)
+
+
+def test_accuracies_are_one_hundred_less_errors(cells):
+    _, second = summarize(ACCURACIES, ROWS, collect(ROWS, 2, cells))
+    assert second.ours.value == pytest.approx(100 - 17.5)
+    assert second.difference.value == pytest.approx(12.5)
+
+
+def test_a_table_says_its_scale_its_command_and_what_was_not_run(cells, tmp_path):
+    write_tables("errors", ERRORS, SMALL, ROWS, 3, tmp_path, cells, "agrlearn reproduce errors")
+    text = (tmp_path / "errors-small.md").read_text()
+    assert SMALL.remark in text
+    assert "`agrlearn reproduce errors`" in text
+    assert "Not run: fold 2, never run." in text
+    assert "| fold 2 | 4 | 31.67 ± 14.81 |" in text
+    assert "−12.50 ± 2.50" in text
+    table = list(csv.DictReader((tmp_path / "errors-small.csv").open()))
+    assert [line["setting"] for line in table] == ["fold 1", "fold 2"]
+    told = json.loads((tmp_path / "errors-small.json").read_text())
+    assert told["rows"][0]["difference"]["value"] is None
+    assert told["protocols"][1]["protocol"] == "Batched, 1 draw"
