@@ -1,5 +1,6 @@
 """Groups and the sampler that makes them."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -90,10 +91,14 @@ def test_repetition_is_the_share_of_groups_that_hold_one_object_in_every_slot():
 
 @given(objects=st.integers(8, 60), fold=folds, ranks=st.integers(1, 4))
 def test_ranks_share_the_groups_of_every_batch(objects, fold, ranks):
-    whole = list(GroupBatchSampler(objects, fold, 8))
-    shares = [list(GroupBatchSampler(objects, fold, 8, rank=rank, world_size=ranks)) for rank in range(ranks)]
-    for step, batch in enumerate(whole):
-        assert [index for share in shares for index in share[step]] == batch
+    alone = GroupBatchSampler(objects, fold, 8)
+    samplers = [GroupBatchSampler(objects, fold, 8, rank=rank, world_size=ranks) for rank in range(ranks)]
+    shares = [list(sampler) for sampler in samplers]
+    together = [[index for share in shares for index in share[step]] for step in range(len(samplers[0]))]
+    assert list(itertools.chain(*together)) == list(itertools.chain(*alone))
+    assert together[:-1] == list(alone)[: len(together) - 1]
+    assert all(share for mine in shares for share in mine)
+    assert [len(batch) for batch in together] == [fold * samplers[0].groups_at(step) for step in range(len(together))]
 
 
 def test_batches_can_start_in_the_middle_of_an_epoch():

@@ -99,7 +99,7 @@ class GroupBatchSampler(Sampler[list[int]]):
         num_objects: the size of the data set, N in the paper.
         fold: objects per group, n in the paper.
         batch_size: groups per batch over all ranks, m in the paper. A last batch of a single group joins the one
-            before it, since batch normalisation cannot train on one.
+            before it, since batch normalisation cannot train on one; so does one with fewer groups than ranks.
         repetition: the probability that a group holds its first object in every slot. The other slots then no longer
             pass every object exactly once.
         drop_last: leave out a last batch that is not full.
@@ -129,6 +129,8 @@ class GroupBatchSampler(Sampler[list[int]]):
             raise ShapeError(f"fold={fold} is larger than the data set of {num_objects} objects; pass a smaller fold")
         if batch_size < world_size or world_size < 1:
             raise ShapeError(f"batch_size={batch_size} groups cannot be shared by world_size={world_size} processes")
+        if num_objects < world_size:
+            raise ShapeError(f"{num_objects} objects are too few for world_size={world_size} processes")
         if not 0 <= rank < world_size:
             raise ShapeError(f"rank={rank} is not one of the world_size={world_size} processes")
         if not 0.0 <= repetition <= 1.0:
@@ -170,6 +172,12 @@ class GroupBatchSampler(Sampler[list[int]]):
                 end = self.num_objects
             yield groups[first:end].tensor_split(self.world_size)[self.rank].flatten()
 
+    def groups_at(self, step: int) -> int:
+        """How many groups the batch of a step has on all ranks together."""
+        if step < len(self) - 1 or self.drop_last:
+            return self.batch_size
+        return self.num_objects - step * self.batch_size
+
     def __iter__(self) -> Iterator[list[int]]:
         for batch in self.batches():
             yield batch.tolist()
@@ -178,7 +186,8 @@ class GroupBatchSampler(Sampler[list[int]]):
         full, rest = divmod(self.num_objects, self.batch_size)
         if self.drop_last:
             return full
-        return max(1, full + (rest > 1))
+        # A last batch with fewer groups than ranks joins the one before it, so that no rank is left without any.
+        return max(1, full + (rest >= max(2, self.world_size)))
 
 
 def _check_fold(fold: int) -> None:

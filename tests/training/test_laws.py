@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
@@ -14,6 +15,7 @@ from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, RecipeError, RunError, ShapeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, group
+from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.seeding import derive_seed, generator
 from agrlearn.training import loop, setup
@@ -83,9 +85,12 @@ def test_a_step_with_mixup_descends_the_mixed_loss_of_the_mixed_groups(vectors, 
     state = loop.TrainingState(
         network, torch.optim.SGD(network.parameters(), lr=0.1), None, loop.EpochTotals.zero(torch.device("cpu"))
     )
-    loop.train_step(network, state, groups, labels, Recipe(mixup=0.7), generator(1), torch.Tensor.backward)
+    mixture = mix_groups(groups, 0.7, generator(1))
+    loop.train_step(
+        network, state, groups, labels, Recipe(mixup=0.7), generator(1), torch.Tensor.backward, mixture=mixture
+    )
 
-    mixed, partners, share = mix_groups(groups, 0.7, generator(1))
+    mixed, partners, share = mixture
     assert torch.allclose(mixed, share * groups + (1 - share) * groups[partners], atol=1e-6)
     logits = twin(mixed)
     (share * cross_entropy(logits, labels) + (1 - share) * cross_entropy(logits, labels[partners])).backward()
@@ -425,3 +430,36 @@ def test_patience_stops_early_and_keeps_the_best_epochs_weights(vectors, make_ml
     assert same(weights(network), weights(again))
     with pytest.raises(RecipeError, match="needs a validation set"):
         fit(make_mlp(2), train, recipe)
+
+
+class AutocastSeenError(Exception):
+    pass
+
+
+class AutocastProbe(nn.Module):
+    """Stops before any arithmetic, since not every machine can do it in bfloat16."""
+
+    def forward(self, x):
+        raise AutocastSeenError(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+
+
+def test_mixed_precision_of_the_engine_reaches_the_network(vectors):
+    network = AggregatedClassifier(AutocastProbe(), features=4, fold=1, num_classes=3, join="features")
+    with pytest.raises(AutocastSeenError) as seen:
+        fit(network, vectors, Recipe(**FAST), fabric=Fabric(accelerator="cpu", devices=1, precision="bf16-mixed"))
+    assert seen.value.args == (True, torch.bfloat16)
+
+
+def test_double_precision_of_the_engine_trains_doubles(vectors, make_mlp, tmp_path):
+    network = make_mlp(2)
+    double = Fabric(accelerator="cpu", devices=1, precision="64-true")
+    history = fit(network, vectors, Recipe(**FAST, alpha=0.5), run_dir=tmp_path, fabric=double)
+    assert network.head.weight.dtype == torch.float64
+    assert history.records[-1].information is not None
+    with pytest.raises(RunError, match="precision is 64-true, not 32-true"):
+        fit(make_mlp(2), vectors, Recipe(**FAST, alpha=0.5), run_dir=tmp_path)
+
+
+def test_more_parts_than_groups_are_refused_with_a_sentence(vectors, make_mlp):
+    with pytest.raises(RecipeError, match="accumulate=9"):
+        fit(make_mlp(2), vectors, Recipe(batch_size=8, accumulate=9))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from agrlearn.cli.demo import demo
+from agrlearn.cli.engine import process_number
 from agrlearn.cli.evaluate import evaluate
 from agrlearn.cli.export import export
 from agrlearn.cli.info import info
@@ -51,5 +52,6 @@ def _reason(error: CycloptsError) -> str:
 
 
 def _leave(sentence: str) -> None:
-    print(f"agrlearn: {sentence}", file=sys.stderr)
+    number = process_number()
+    print(f"agrlearn{f' (process {number})' if number else ''}: {sentence}", file=sys.stderr)
     sys.exit(2)

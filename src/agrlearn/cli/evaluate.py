@@ -36,6 +36,7 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
+    from agrlearn.cli.engine import start_engine
     from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, tell_about
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.throughput import objects_per_second
@@ -51,10 +52,16 @@ def evaluate(
     names = [protocol] if protocol else ["replicated"] if built.fold == 1 or built.slot_blind else list(PROTOCOLS)
 
     protocols = {name: make_protocol(name, run, options) for name in names}
+    engine = start_engine()
+    built.to(engine.device)
     results = {
-        name: evaluate_network(built, test_set, chosen, batch_size=options.batch_size, samples=options.samples)
+        name: evaluate_network(
+            built, test_set, chosen, batch_size=options.batch_size, samples=options.samples, sharded=True
+        )
         for name, chosen in protocols.items()
     }
+    if not engine.is_global_zero:
+        return
     some = map_objects(lambda tensor: tensor[:_OBJECTS_TIMED], test_set.objects)
     speeds = objects_per_second([(built, chosen) for chosen in protocols.values()], some, batch_size=options.batch_size)
 

@@ -40,6 +40,7 @@ def predict(
     import csv
     import io
 
+    from agrlearn.cli.engine import start_engine
     from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, tell_about
     from agrlearn.files import write_atomically
     from agrlearn.prediction.predict import predict as predict_objects
@@ -49,9 +50,13 @@ def predict(
     tell_about(source)
     check_shapes(built, source.unseen.objects, data)
     chosen = make_protocol(protocol, run, options)
+    engine = start_engine()
     probabilities = predict_objects(
-        built, source.unseen.objects, chosen, batch_size=options.batch_size, samples=options.samples, seed=options.seed
-    )
+        built.to(engine.device), source.unseen.objects, chosen, batch_size=options.batch_size,
+        samples=options.samples, seed=options.seed, sharded=True,
+    )  # fmt: skip
+    if not engine.is_global_zero:
+        return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["object", "prediction", "confidence", *class_names])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, Token
 
+from agrlearn.cli.engine import speaks
 from agrlearn.errors import DataError, RecipeError, RunError, look_up
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
 
 def tell_about(source: "Source", run_dir: Path | None = None) -> None:
     """Say aloud what was guessed and what was left out."""
+    if not speaks():
+        return
     for remark in source.remarks:
         print(f"{source.name}: {remark}")
     if source.bad:

@@ -33,11 +33,13 @@ def train(
     skip_bad: bool = False,
     run_dir: Path | None = None,
     fresh: bool = False,
+    precision: str = "32-true",
     recipe: Annotated[Recipe, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Train a network that classifies FOLD objects in one pass.
 
-    Killed, crashed or stopped with Ctrl-C, the same command goes on where it was and ends with the same weights.
+    Killed, crashed or stopped with Ctrl-C, the same command goes on where it was and ends with the same weights. Under
+    torchrun it trains on all processes: torchrun --nproc-per-node 2 -m agrlearn train ...
 
     Parameters
     ----------
@@ -69,13 +71,17 @@ def train(
         Where the run is kept; by default runs/ and a name made of the data, fold, alpha and seed.
     fresh
         Throw away what the run directory holds of an earlier run, and start over.
+    precision
+        32-true, 16-mixed, bf16-mixed or 64-true.
     """
     from rich.console import Console
 
+    from agrlearn.cli.engine import start_engine
     from agrlearn.cli.runs import remember_data, split_source, tell_about
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
+    from agrlearn.ranks import on_rank_zero
     from agrlearn.training.checkpoint import clear_run
     from agrlearn.training.loop import fit
 
@@ -91,9 +97,10 @@ def train(
     tell_about(source, folder)
     train_set, validation_set = split_source(source, validation_fraction)
     built = _build(network, net or {}, train_set, source.preparation, fold, recipe.seed)
-    console = Console()
+    engine = start_engine(precision)
+    console = Console(quiet=not engine.is_global_zero)
     if fresh:
-        clear_run(folder)
+        on_rank_zero(lambda: clear_run(folder))
     console.print(
         f"{len(train_set):,} objects of {train_set.num_classes} classes · fold {fold} · "
         f"{count_parameters(built):,} parameters · {folder}",
@@ -102,11 +109,12 @@ def train(
     if built.conversion is not None:
         console.print(str(built.conversion), soft_wrap=True)
     try:
-        history = fit(built, train_set, recipe, validation_set, folder, label=f"fold {fold}")
+        history = fit(built, train_set, recipe, validation_set, folder, fabric=engine, label=f"fold {fold}")
     except KeyboardInterrupt:
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
-    remember_data(folder, source, validation_fraction, data_dir)
+    if engine.is_global_zero:
+        remember_data(folder, source, validation_fraction, data_dir)
     if history.was_finished:
         console.print("This run was finished already; --fresh trains it again.")
     last = history.records[-1]
@@ -114,7 +122,7 @@ def train(
     if last.information is not None:
         console.print(f"penalty J {last.information:.3f} nats, beside log m = {last.log_groups:.3f}")
     if validation_set is not None:
-        scores = evaluate(built, validation_set)
+        scores = evaluate(built, validation_set, sharded=True)
         console.print(
             f"held-out error {scores.error:.2%} · NLL {scores.nll:.4f} · ECE {scores.ece:.4f} "
             f"(Replicated, {scores.objects:,} objects)"

@@ -13,6 +13,7 @@ from agrlearn.errors import ShapeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.prediction.predict import answers_of
 from agrlearn.prediction.protocols import PredictionProtocol
+from agrlearn.ranks import sum_over_ranks
 
 _BINS = 15
 
@@ -76,6 +77,7 @@ def evaluate(
     batch_size: int = 256,
     samples: int = 0,
     allow_slot_blind: bool = False,
+    sharded: bool = False,
 ) -> Evaluation:
     """Predict `test_set` and compare with its labels; the arguments are those of `predict`."""
     if isinstance(test_set, LabelledSet):
@@ -89,14 +91,18 @@ def evaluate(
     wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)
     start = time.perf_counter()
     stream = answers_of(
-        network, objects, protocol, batch_size=batch_size, samples=samples, allow_slot_blind=allow_slot_blind
-    )
+        network, objects, protocol, batch_size=batch_size, samples=samples, allow_slot_blind=allow_slot_blind,
+        sharded=sharded,
+    )  # fmt: skip
     for answers in stream:
         total.index_add_(0, answers.objects, answers.probabilities)
         chosen = answers.probabilities.argmax(dim=1)
         votes.index_put_((answers.objects, chosen), torch.ones(len(chosen)), accumulate=True)
         asked += answers.slots.bincount(minlength=network.fold)
         wrong += answers.slots[chosen != labels[answers.objects]].bincount(minlength=network.fold)
+    if sharded:
+        device = network.head.weight.device
+        total, votes, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, votes, wrong, asked))
     seconds = time.perf_counter() - start
     return Evaluation(
         **vars(score(total / votes.sum(dim=1, keepdim=True), labels)),

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from agrlearn.errors import ShapeError
 from agrlearn.grouping import Objects, first_tensor
+from agrlearn.ranks import gather_rows
 
 
 class Critic(nn.Module):
@@ -37,11 +38,18 @@ class Critic(nn.Module):
         """Scores of matching pairs: (groups, fold, ...) and (groups, features) -> (groups,)."""
         return self._combine(self.group_features(groups), self.bottleneck_part(t))
 
-    def joint_and_shuffled(self, groups: Objects, t: Tensor, permutation: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of the pairs (x_i, t_i) and of (x_i, t_τ(i)), with the first layer computed once for both."""
+    def joint_and_shuffled(
+        self, groups: Objects, t: Tensor, permutation: Tensor, counts: list[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Scores of the pairs (x_i, t_i) and of (x_i, t_τ(i)), with the first layer computed once for both.
+
+        Args:
+            permutation: (groups,) τ(i) for this process's groups, among the bottlenecks of all processes.
+            counts: how many groups each process has. W_t·t travels between them, the groups never do.
+        """
         from_groups = self.group_features(groups)
         from_bottleneck = self.bottleneck_part(t)
-        shuffled = from_bottleneck.index_select(0, permutation)
+        shuffled = gather_rows(from_bottleneck, counts).index_select(0, permutation)
         return self._combine(from_groups, from_bottleneck), self._combine(from_groups, shuffled)
 
     def _combine(self, from_groups: Tensor, from_bottleneck: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from agrlearn.errors import look_up
 from agrlearn.grouping import Objects
 from agrlearn.information.bounds import BOUNDS
 from agrlearn.information.critics import Critic
+from agrlearn.ranks import gather_own, rank, row_counts, sum_over_ranks
 
 
 class InformationRegularizer:
@@ -49,6 +50,9 @@ class InformationRegularizer:
         if torch.isfinite(value):
             self.optimizer.zero_grad(set_to_none=True)
             (-value).backward()
+            for parameter in self.critic.parameters():
+                if parameter.grad is not None:
+                    sum_over_ranks(parameter.grad)
             self.optimizer.step()
         return value.detach()
 
@@ -61,9 +65,12 @@ class InformationRegularizer:
             return self._value(groups, t, random)
 
     def _value(self, groups: Objects, t: Tensor, random: torch.Generator | None) -> Tensor:
-        # Shuffling t within the batch samples p(x)p(t) without a second forward pass.
-        permutation = torch.randperm(len(t), generator=random).to(t.device)
-        return self.bound(*self.critic.joint_and_shuffled(groups, t, permutation))
+        # Shuffling t within the batch samples p(x)p(t) without a second forward pass. Over several processes the batch
+        # is that of all of them.
+        counts = row_counts(len(t), t.device)
+        permutation = torch.randperm(sum(counts), generator=random).to(t.device)
+        joint, shuffled = self.critic.joint_and_shuffled(groups, t, permutation.split(counts)[rank()], counts)
+        return self.bound(gather_own(joint, counts), gather_own(shuffled, counts))
 
     def _clipped(self, gradient: Tensor) -> Tensor:
         norm = gradient.norm()

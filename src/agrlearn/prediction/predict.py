@@ -10,6 +10,7 @@ from agrlearn.errors import RecipeError, ShapeError, look_up
 from agrlearn.grouping import Objects, count_objects
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.prediction.protocols import PROTOCOLS, Answers, Contextual, PredictionProtocol
+from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.seeding import generator
 
 
@@ -22,6 +23,7 @@ def predict(
     samples: int = 0,
     seed: int = 0,
     allow_slot_blind: bool = False,
+    sharded: bool = False,
 ) -> Tensor:
     """The label distribution of every object, in input order: the average of what the heads say about it.
 
@@ -33,16 +35,22 @@ def predict(
         seed: of those draws.
         allow_slot_blind: let Contextual and Batched run on a network whose heads cannot know which object they
             answer for.
+        sharded: share the batches between the processes of torch.distributed, all of which must call this; each is
+            given all predictions.
     Returns:
         (objects, classes) probabilities on the CPU.
     """
     total = torch.zeros(count_objects(objects), network.num_classes)
     counts = torch.zeros(len(total), 1)
     for answers in answers_of(
-        network, objects, protocol, batch_size=batch_size, samples=samples, seed=seed, allow_slot_blind=allow_slot_blind
-    ):
+        network, objects, protocol, batch_size=batch_size, samples=samples, seed=seed,
+        allow_slot_blind=allow_slot_blind, sharded=sharded,
+    ):  # fmt: skip
         total.index_add_(0, answers.objects, answers.probabilities)
         counts.index_add_(0, answers.objects, torch.ones(len(answers.objects), 1))
+    if sharded:
+        device = network.head.weight.device
+        total, counts = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, counts))
     return total / counts
 
 
@@ -55,6 +63,7 @@ def answers_of(
     samples: int = 0,
     seed: int = 0,
     allow_slot_blind: bool = False,
+    sharded: bool = False,
 ) -> Iterator[Answers]:
     """Every answer by itself, batch after batch: what `predict` averages. The arguments are those of `predict`."""
     chosen = resolve_protocol(protocol)
@@ -80,7 +89,8 @@ def answers_of(
         return (sum(draws, start=torch.zeros(())) / samples).cpu()
 
     with _evaluating(network), torch.inference_mode():
-        yield from chosen.answers(network, objects, batch_size, classify)
+        mine = slice(rank(), None, world_size()) if sharded else slice(None)
+        yield from chosen.answers(network, objects, batch_size, classify, mine)
 
 
 def resolve_protocol(protocol: str | PredictionProtocol) -> PredictionProtocol:

@@ -40,8 +40,10 @@ class PredictionProtocol(Protocol):
         ...
 
     def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
-    ) -> Iterator[Answers]: ...
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
+    ) -> Iterator[Answers]:
+        """What the heads say, batch after batch, in those of the batches that are `mine`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ class Replicated:
         return 1.0
 
     def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
     ) -> Iterator[Answers]:
         slots = torch.arange(network.fold)
-        for indices in torch.arange(count_objects(objects)).split(batch_size):
+        for indices in torch.arange(count_objects(objects)).split(batch_size)[mine]:
             probabilities = classify(replicate(_shared(network, objects, indices), network.fold))
             yield Answers(
                 indices.repeat_interleave(network.fold), slots.repeat(len(indices)), probabilities.flatten(0, 1)
@@ -90,12 +92,12 @@ class Batched:
         return self.draws / fold
 
     def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
     ) -> Iterator[Answers]:
-        random = generator(self.seed)
         fold = network.fold
-        order = torch.randperm(count_objects(objects), generator=random)
-        for indices in order.split(batch_size * fold):
+        order = torch.randperm(count_objects(objects), generator=generator(self.seed))
+        for number, indices in list(enumerate(order.split(batch_size * fold)))[mine]:
+            random = generator(self.seed, number)
             shared = _shared(network, objects, indices)
             count = len(indices)
             for draw in range(self.draws):
@@ -134,17 +136,17 @@ class Contextual:
         return float(self.draws)
 
     def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify
+        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
     ) -> Iterator[Answers]:
         expected, came = first_tensor(objects).shape[1:], first_tensor(self.context).shape[1:]
         if expected != came:
             raise ShapeError(f"the context's objects have shape {tuple(came)}, those to predict {tuple(expected)}")
-        random = generator(self.seed)
         fold = network.fold
-        pool = torch.randperm(count_objects(self.context), generator=random)[: self.pool]
+        pool = torch.randperm(count_objects(self.context), generator=generator(self.seed))[: self.pool]
         parts = [_shared(network, self.context, some) for some in pool.split(batch_size)]
         companions = _concatenate(parts)
-        for indices in torch.arange(count_objects(objects)).split(batch_size):
+        for number, indices in list(enumerate(torch.arange(count_objects(objects)).split(batch_size)))[mine]:
+            random = generator(self.seed, number)
             shared = _shared(network, objects, indices)
             count = len(indices)
             for draw in range(self.draws):

@@ -3,7 +3,7 @@
 import io
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 
 from agrlearn.errors import RunError
 from agrlearn.files import write_atomically
+from agrlearn.ranks import rank
 from agrlearn.training.history import EpochRecord
 
 NETWORK_FILE = "network.safetensors"
@@ -25,31 +26,38 @@ _ALL_FILES = (NETWORK_FILE, METRICS_FILE, _TIMING_FILE, _CHECKPOINT_FILE, RUN_FI
 
 
 class RunDirectory:
-    """The files of one run.
+    """The files of one run. Of several processes, only rank 0 reads and writes them.
 
     Args:
         path: made if it does not exist.
         identity: what the run is (recipe, network, data), as JSON; a directory of another run is refused.
     """
 
-    def __init__(self, path: str | Path, identity: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, identity: Callable[[], Mapping[str, Any]]) -> None:
         self.path = Path(path)
+        self._identity = identity
+
+    def open(self) -> dict[str, Any] | None:
+        """Take the directory for this run; its last checkpoint, or None at the start of a run."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise RunError(f"{self.path} is a file; a run needs a directory") from None
         # Through JSON and back, so that tuples and numbers compare as they were written.
-        mine = json.loads(json.dumps(identity))
+        mine = json.loads(json.dumps(self._identity()))
         if (self.path / RUN_FILE).exists():
             _refuse_differences(self.path, read_run(self.path)["identity"], mine)
         else:
             about = {"format": _FORMAT, "versions": _versions(), "identity": mine}
             write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
+        return self.load()
 
-    def save(self, state: dict[str, Any]) -> None:
+    def save(self, state: Callable[[], dict[str, Any]]) -> None:
         """Replace the checkpoint in one instant."""
+        if rank() > 0:
+            return
         buffer = io.BytesIO()
-        torch.save(state, buffer)
+        torch.save(state(), buffer)
         write_atomically(self.path / _CHECKPOINT_FILE, buffer.getvalue())
 
     def load(self) -> dict[str, Any] | None:
@@ -67,10 +75,14 @@ class RunDirectory:
 
     def write_records(self, records: list[EpochRecord]) -> None:
         """All records at once: what a resumed run starts from."""
+        if rank() > 0:
+            return
         write_atomically(self.path / METRICS_FILE, "".join(_line(record) for record in records))
 
     def append_record(self, record: EpochRecord, seconds: float) -> None:
         """One more epoch; its time goes to a file of its own, since times do not repeat."""
+        if rank() > 0:
+            return
         with (self.path / METRICS_FILE).open("a") as file:
             file.write(_line(record))
         with (self.path / _TIMING_FILE).open("a") as file:

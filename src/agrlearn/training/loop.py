@@ -1,8 +1,11 @@
 """Algorithm 1 of the paper, top to bottom."""
 
+import functools
+import itertools
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,12 @@ from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
 from agrlearn.networks.cost import count_parameters
+from agrlearn.ranks import any_rank, on_rank_zero, synchronized_batch_norm, told_of_lost_ranks, world_size
 from agrlearn.seeding import derive_seed, generator
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.interrupt import deferred_interrupt
-from agrlearn.training.mixup import mix_groups
+from agrlearn.training.mixup import Mixture, mix_groups
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
@@ -34,7 +38,9 @@ Augment = Callable[[Objects, torch.Generator], Objects]
 
 _SKIPS_TOLERATED = 20
 _SECONDS_BETWEEN_LOOKS = 0.25
-_PERMUTATIONS, _AUGMENTATION = 1, 2  # random streams of a step beside the network's own
+_STEPS_BETWEEN_AGREEMENTS = 10
+# Random streams of a step beside the network's own, and what keeps the ranks' apart.
+_PERMUTATIONS, _AUGMENTATION, _MIXUP, _RANK = 1, 2, 4, 5
 
 
 def fit(
@@ -62,49 +68,63 @@ def fit(
             been; a data set with random transforms of its own goes back to the start of the epoch for that.
         augment: changes each batch of training objects at random, each slot's copy by itself.
         workers: processes that load a Dataset other than a `LabelledSet`.
-        fabric: devices and precision, as Lightning Fabric; one device by default.
+        fabric: devices, processes and precision, as a Lightning Fabric that is launched; one device by default. The
+            batch is that of all processes together, and J and batch normalisation are computed over all of it.
         progress: show a progress bar; on a terminal by default.
         checkpoint_seconds: time between checkpoints within an epoch.
     """
     recipe = recipe or Recipe()
     engine = fabric or Fabric(devices=1)
     sampler = GroupBatchSampler(
-        len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition  # type: ignore[arg-type]
+        len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
+        rank=engine.global_rank, world_size=engine.world_size,
     )  # fmt: skip
-    _check_labels(train_set, network)
-    if recipe.patience is not None and validation_set is None:
-        raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
-    run = None if run_dir is None else RunDirectory(run_dir, _identity(network, train_set, validation_set, recipe))
+    _check(network, train_set, validation_set, recipe, engine)
+    run, checkpoint = None, None
+    if run_dir is not None:
+        run = RunDirectory(run_dir, lambda: _identity(network, train_set, validation_set, recipe, engine))
+        checkpoint = on_rank_zero(run.open)
 
     network.train()
     module, optimizer = engine.setup(network, make_optimizer(network, recipe))
     regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
     state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
-    if run is not None and (checkpoint := run.load()) is not None:
+    if run is not None and checkpoint is not None:
         state.load_state_dict(checkpoint)
         run.write_records(state.records)
+        if engine.global_rank > 0:  # the totals are kept by rank 0
+            state.totals = EpochTotals.zero(engine.device)
     was_finished = state.epoch == recipe.epochs or state.out_of_patience
 
     steps = len(sampler)
-    bar = TrainingProgress(recipe.epochs * steps, state.epoch * steps + state.step, label=label, shown=progress)
+    shown = progress if engine.is_global_zero else False
+    bar = TrainingProgress(recipe.epochs * steps, state.epoch * steps + state.step, label=label, shown=shown)
     cuda = range(torch.cuda.device_count()) if engine.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar:
+    exact = isinstance(train_set, LabelledSet)
+    own = () if engine.is_global_zero else (_RANK, engine.global_rank)
+    with (
+        torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
+        told_of_lost_ranks(run_dir),
+    ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()
             before = state.seconds
             sampler.set_epoch(state.epoch)
-            torch.manual_seed(derive_seed(recipe.seed, state.epoch))
+            torch.manual_seed(derive_seed(recipe.seed, state.epoch, *own))
             for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
                 keys = (recipe.seed, state.epoch, state.step)
-                torch.manual_seed(derive_seed(*keys))
+                torch.manual_seed(derive_seed(*keys, *own))
                 set_learning_rate(optimizer, recipe, state.epoch + state.step / steps)
                 if augment is not None:
-                    objects = augment(objects, generator(*keys, _AUGMENTATION))
+                    objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
                 groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
+                mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own)) if recipe.mixup > 0 else None
                 train_step(
                     module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
                     generator(*keys, _PERMUTATIONS), engine.backward,
                     None if weights is None else weights.to(engine.device).view(-1, network.fold),
+                    mixture=mixture, total=sampler.groups_at(state.step),
+                    unsynchronized=functools.partial(engine.no_backward_sync, module),
                 )  # fmt: skip
                 state.step += 1
 
@@ -113,21 +133,23 @@ def fit(
                 if now - looked > _SECONDS_BETWEEN_LOOKS:
                     looked = now
                     bar.show(state.epoch * steps + state.step, _figures(state, recipe, now - started))
-                exact = isinstance(train_set, LabelledSet)
-                if run is not None and exact and (interrupt.requested or now - saved > checkpoint_seconds):
-                    run.save(state.state_dict())
+                due = run is not None and exact and now - saved > checkpoint_seconds
+                due, stopped = _agree(due, interrupt.requested, state.step, engine)
+                if run is not None and exact and (due or stopped):
+                    state.gather_totals()
+                    run.save(state.state_dict)
                     saved = time.perf_counter()
-                if interrupt.requested:
+                if stopped:
                     raise KeyboardInterrupt
             record = _end_epoch(state, recipe, validation_set)
             if recipe.patience is not None:
                 state.note_best(recipe.patience)
             if run is not None:
-                run.save(state.state_dict())
+                run.save(state.state_dict)
                 run.append_record(record, state.seconds - before)
     if state.best_weights is not None:
         network.load_state_dict(state.best_weights)
-    if run is not None:
+    if run is not None and engine.is_global_zero:
         save(network, run.path / NETWORK_FILE, class_names=getattr(train_set, "class_names", ()))
     return History(tuple(state.records), state.seconds, was_finished)
 
@@ -141,6 +163,10 @@ def train_step(
     random: torch.Generator,
     backward: Callable[[Tensor], None],
     weights: Tensor | None = None,
+    *,
+    mixture: Mixture | None = None,
+    total: int | None = None,
+    unsynchronized: Callable[[], AbstractContextManager] = nullcontext,
 ) -> None:
     """One pass of Algorithm 1's loop: K ascents of the critic, then one descent of the encoder and the heads.
 
@@ -149,51 +175,75 @@ def train_step(
         groups: (groups, fold, ...).
         labels: (groups, fold).
         weights: (groups, fold), or None for 1 everywhere.
+        mixture: what mixup made of the groups.
+        total: groups of all processes together, where there are several.
+        unsynchronized: a block in which the processes do not exchange gradients, for all parts of a batch but the last.
     """
-    mixture = mix_groups(groups, recipe.mixup, random) if recipe.mixup > 0 else None
+    targets = [(1.0, labels, weights)]
     if mixture is not None:
         groups = mixture.groups
-    logits, t = module(groups, with_bottleneck=True)
-    loss = cross_entropy(logits, labels, weights)
-    if mixture is not None:
-        others = cross_entropy(logits, labels[mixture.partners], None if weights is None else weights[mixture.partners])
-        loss = mixture.share * loss + (1 - mixture.share) * others
-    objective = loss
-    totals = state.totals
-    if state.regularizer is not None:
-        # The encoder does not move while the critic ascends, so t is computed once for all K steps.
-        for _ in range(recipe.ascent_steps):
-            state.regularizer.ascend(groups, t, random)
-        information = state.regularizer.penalty(groups, t, random)
-        if torch.isfinite(information):
-            objective = loss + recipe.alpha * information
-            totals.information += information.detach() * len(labels)
-            totals.penalties += len(labels)
-            state.skipped_in_a_row = 0
-        else:
-            totals.skipped += 1
-            state.skipped_in_a_row += 1
-            if state.skipped_in_a_row >= _SKIPS_TOLERATED:
-                raise TrainingError(
-                    f"the information penalty J was not finite in {_SKIPS_TOLERATED} batches in a row (epoch "
-                    f"{state.epoch + 1}); lower critic_learning_rate or alpha, or set clip_penalty"
-                )
+        theirs = None if weights is None else weights[mixture.partners]
+        targets = [(mixture.share, labels, weights), (1 - mixture.share, labels[mixture.partners], theirs)]
+    total = total or len(labels)
+    ranks = world_size()
+    # The engine averages gradients over the processes; with this factor that is the mean over all groups.
+    share = ranks * len(labels) / total
+    pieces = min(recipe.accumulate, total // ranks)
+    bounds = [len(labels) * piece // pieces for piece in range(pieces + 1)]
     state.optimizer.zero_grad(set_to_none=True)
-    backward(objective)
+    for first, end in itertools.pairwise(bounds):
+        some = slice(first, end)
+        part = map_objects(lambda tensor, some=some: tensor[some], groups)  # type: ignore[misc]
+        with nullcontext() if end == len(labels) else unsynchronized():
+            logits, t = module(part, with_bottleneck=True)
+            losses = [
+                proportion * cross_entropy(logits, target[some], None if weight is None else weight[some])
+                for proportion, target, weight in targets
+            ]
+            loss = sum(losses[1:], start=losses[0])
+            objective = share * loss
+            if state.regularizer is not None:
+                information = _information(state, part, t, recipe, random)
+                if information is not None:
+                    objective = objective + ranks * recipe.alpha * information
+            backward(objective * ((end - first) / len(labels)))
+        state.totals.loss += loss.detach() * (end - first)
+        state.totals.wrong += (logits.detach().argmax(dim=-1) != labels[some]).sum()
+        state.totals.groups += end - first
     state.optimizer.step()
-    totals.loss += loss.detach() * len(labels)
-    totals.wrong += (logits.detach().argmax(dim=-1) != labels).sum()
-    totals.groups += len(labels)
+
+
+def _information(
+    state: TrainingState, groups: Objects, t: Tensor, recipe: Recipe, random: torch.Generator
+) -> Tensor | None:
+    """The penalty J after K ascents of the critic; None if it is not finite and has to be left out."""
+    assert state.regularizer is not None
+    # The encoder does not move while the critic ascends, so t is computed once for all K steps.
+    for _ in range(recipe.ascent_steps):
+        state.regularizer.ascend(groups, t, random)
+    information = state.regularizer.penalty(groups, t, random)
+    if torch.isfinite(information):
+        state.totals.information += information.detach() * len(t)
+        state.totals.penalties += len(t)
+        state.skipped_in_a_row = 0
+        return information
+    state.totals.skipped += 1
+    state.skipped_in_a_row += 1
+    if state.skipped_in_a_row >= _SKIPS_TOLERATED:
+        raise TrainingError(
+            f"the information penalty J was not finite in {_SKIPS_TOLERATED} batches in a row (epoch "
+            f"{state.epoch + 1}); lower critic_learning_rate or alpha, or set clip_penalty"
+        )
+    return None
 
 
 def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
-    state.check_finite()
-    totals = state.totals
+    totals = state.gather_totals()
     answers = totals.groups * state.network.fold
     evaluation = None
     last = state.epoch + 1 == recipe.epochs
     if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
-        evaluation = evaluate(state.network, validation_set)
+        evaluation = evaluate(state.network, validation_set, sharded=True)
     seen_before = state.records[-1].objects_seen if state.records else 0
     record = EpochRecord(
         epoch=state.epoch + 1,
@@ -213,20 +263,39 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
     return record
 
 
-def _check_labels(train_set: Dataset, network: AggregatedClassifier) -> None:
+def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, bool]:
+    """Whether to save, and whether to stop; several processes do so at the same step, and ask each other rarely."""
+    if engine.world_size == 1:
+        return due, stopped
+    if step % _STEPS_BETWEEN_AGREEMENTS:
+        return False, False
+    return any_rank(due, engine.device), any_rank(stopped, engine.device)
+
+
+def _check(
+    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric
+) -> None:
     if isinstance(train_set, LabelledSet) and train_set.num_classes > network.num_classes:
         raise DataError(
             f"the data set has {train_set.num_classes} classes, the network {network.num_classes}; "
             f"build it with num_classes={train_set.num_classes}"
         )
+    if recipe.patience is not None and validation_set is None:
+        raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
+    if recipe.batch_size < recipe.accumulate * engine.world_size:
+        raise RecipeError(
+            f"batch_size={recipe.batch_size} groups cannot be cut into accumulate={recipe.accumulate} parts on each of "
+            f"{engine.world_size} processes; raise batch_size or lower accumulate"
+        )
 
 
 def _identity(
-    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe
+    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric
 ) -> dict[str, Any]:
     """What makes a run this run: two runs of equal identity reach equal weights."""
     own = {"network": type(network).__name__, "fold": network.fold, "parameters": count_parameters(network)}
     return {
+        "precision": engine.strategy.precision.precision,
         "recipe": recipe.model_dump(),
         "network": network.description or own,
         "training data": _fingerprint(train_set),

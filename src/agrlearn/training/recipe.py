@@ -23,6 +23,9 @@ class Recipe(BaseModel):
     """Passes of N groups, N being the number of training objects (paper: 400)."""
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Groups per step, m in the paper (64)."""
+    accumulate: Annotated[int, Field(ge=1)] = 1
+    """Parts into which a batch is cut to save memory; the step is taken on their sum. J and batch normalisation see one
+    part at a time."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Decides the initial weights, the groups and every other random choice."""
 

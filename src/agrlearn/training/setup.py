@@ -70,5 +70,5 @@ def make_regularizer(
             prepare=prepare[0] if prepare else None,
         )
     return InformationRegularizer(
-        critic.to(device), learning_rate=recipe.critic_learning_rate, clip=recipe.clip_penalty
+        critic.to(device, torch.float32), learning_rate=recipe.critic_learning_rate, clip=recipe.clip_penalty
     )

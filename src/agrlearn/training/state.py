@@ -9,6 +9,7 @@ from torch import Tensor
 from agrlearn.errors import RunError, TrainingError
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.training.history import EpochRecord
 
 
@@ -28,6 +29,15 @@ class EpochTotals:
         precise = torch.float32 if device.type == "mps" else torch.float64
         loss, wrong, information = (torch.zeros((), dtype=precise, device=device) for _ in range(3))
         return EpochTotals(loss, wrong, information)
+
+    def over_ranks(self) -> "EpochTotals":
+        """The sums of all ranks."""
+        if world_size() == 1:
+            return self
+        counts = torch.tensor([self.groups, self.penalties, self.skipped], device=self.loss.device)
+        sums = sum_over_ranks(torch.stack([self.loss, self.wrong, self.information, *counts.to(self.loss.dtype)]))
+        groups, penalties, skipped = (int(count) for count in sums[3:])
+        return EpochTotals(sums[0], sums[1], sums[2], groups, penalties, skipped)
 
 
 @dataclass
@@ -57,6 +67,15 @@ class TrainingState:
             self.best_epoch = self.epoch
             self.best_weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         self.out_of_patience = self.epoch - self.best_epoch >= patience
+
+    def gather_totals(self) -> EpochTotals:
+        """Bring the sums of all ranks together, where rank 0 keeps them; every rank is given them, and checks them."""
+        together = self.totals.over_ranks()
+        self.totals = together
+        self.check_finite()
+        if rank() > 0:
+            self.totals = EpochTotals.zero(together.loss.device)
+        return together
 
     def check_finite(self) -> None:
         """End a run that has diverged."""

@@ -1,0 +1,41 @@
+"""The devices and processes that a command runs on."""
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from agrlearn.errors import RecipeError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+_PATIENCE = timedelta(minutes=10)
+PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
+
+
+def start_engine(precision: str = "32-true") -> "Fabric":
+    """A launched Fabric: alone on one device, or one of the processes that torchrun or `fabric run` has started."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies import DDPStrategy
+
+    if precision not in PRECISIONS:
+        raise RecipeError(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if os.environ.get("LT_CLI_USED"):
+        return Fabric()  # `fabric run` has the devices and the precision, and has launched already
+    world, local = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if world == 1:
+        return Fabric(devices=1, precision=precision)  # type: ignore[arg-type]
+    strategy = DDPStrategy(timeout=_PATIENCE)
+    engine = Fabric(devices=local, num_nodes=world // local, strategy=strategy, precision=precision)  # type: ignore[arg-type]
+    engine.launch()
+    return engine
+
+
+def process_number() -> int:
+    """The number of this process, as its launcher tells it; 0 where there is one alone."""
+    return int(os.environ.get("RANK", 0))
+
+
+def speaks() -> bool:
+    """Whether this process is the one that tells how things go."""
+    return process_number() == 0

@@ -1,0 +1,174 @@
+"""What the processes of one run (ranks) tell each other. On a single process nothing is sent and nothing changes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn import functional as F
+
+from agrlearn.errors import RunError
+
+_WORDS_OF_BACKENDS = ("gloo", "nccl", "connection", "peer", "socket", "timed out")
+
+
+def world_size() -> int:
+    """How many processes train together: those of torch.distributed, or this one alone."""
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def rank() -> int:
+    """The number of this process among them; 0 writes the files and speaks."""
+    return distributed.get_rank() if world_size() > 1 else 0
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """The sum of every rank's values, in place and without a gradient."""
+    if world_size() > 1:
+        distributed.all_reduce(values)
+    return values
+
+
+def any_rank(flag: bool, device: torch.device) -> bool:
+    """Whether one of the ranks says so; all of them must ask."""
+    return bool(sum_over_ranks(torch.tensor(float(flag), device=device)) > 0)
+
+
+def broadcast(value: Any) -> Any:
+    """Rank 0's value, on every rank; an exception is raised on all of them."""
+    if world_size() > 1:
+        box = [value]
+        distributed.broadcast_object_list(box, src=0)
+        value = box[0]
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+def on_rank_zero(action: Callable[[], Any]) -> Any:
+    """What `action` gave on rank 0, on every rank; if it failed there, it fails everywhere."""
+    if rank() > 0:
+        return broadcast(None)
+    try:
+        value = action()
+    except Exception as error:
+        if world_size() > 1:
+            broadcast(error)
+        raise
+    return broadcast(value)
+
+
+def row_counts(count: int, device: torch.device) -> list[int]:
+    """How many rows each rank has; this one has `count`."""
+    if world_size() == 1:
+        return [count]
+    mine = torch.tensor([count], device=device)
+    counts = [torch.zeros_like(mine) for _ in range(world_size())]
+    distributed.all_gather(counts, mine)
+    return [int(count) for count in counts]
+
+
+def gather_rows(rows: Tensor, counts: list[int]) -> Tensor:
+    """Every rank's rows, in the order of the ranks, with a gradient that comes back from all of them.
+
+    Args:
+        rows: (rows, ...).
+        counts: what `row_counts` says.
+    """
+    return rows if len(counts) == 1 else _GatherRows.apply(rows, counts)
+
+
+def gather_own(rows: Tensor, counts: list[int]) -> Tensor:
+    """Every rank's rows, for a value that all ranks compute alike: only this rank's own rows have a gradient."""
+    if len(counts) == 1:
+        return rows
+    before = sum(counts[: rank()])
+    everything = _gathered(rows.detach(), counts)
+    return torch.cat([everything[:before], rows, everything[before + len(rows) :]])
+
+
+def _gathered(rows: Tensor, counts: list[int]) -> Tensor:
+    # Equal shapes, which not every backend can do without.
+    padded = F.pad(rows, (0, 0) * (rows.ndim - 1) + (0, max(counts) - len(rows))).contiguous()
+    parts = [torch.empty_like(padded) for _ in counts]
+    distributed.all_gather(parts, padded)
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+
+class _GatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, rows: Tensor, counts: list[int]) -> Tensor:
+        before = sum(counts[: rank()])
+        context.mine = slice(before, before + len(rows))
+        return _gathered(rows, counts)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return sum_over_ranks(gradient.contiguous())[context.mine], None
+
+
+class _SumOverRanks(torch.autograd.Function):
+    """A sum whose gradient is the sum of the ranks' gradients."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor) -> Tensor:
+        return sum_over_ranks(values.clone())
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        return sum_over_ranks(gradient.clone())
+
+
+@contextmanager
+def told_of_lost_ranks(run_dir: object) -> Iterator[None]:
+    """Within this block, a rank that died is told in a sentence instead of the backend's own words."""
+    try:
+        yield
+    except RuntimeError as error:
+        if world_size() > 1 and any(word in str(error).lower() for word in _WORDS_OF_BACKENDS):
+            goes_on = "it goes on from the last checkpoint" if run_dir is not None else "it starts over"
+            raise RunError(
+                f"a process of this run has died, or cannot be reached; start the same command again and {goes_on}"
+            ) from error
+        raise
+
+
+@contextmanager
+def synchronized_batch_norm(network: nn.Module) -> Iterator[None]:
+    """Within this block, batch normalisation takes mean and variance over the batches of all ranks.
+
+    torch's own SyncBatchNorm does not run on CPUs; this does, and the network keeps its layers.
+    """
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    if world_size() > 1:
+        for layer in layers:
+            layer.forward = _normalizer(layer)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward", None)
+
+
+def _normalizer(layer: nn.modules.batchnorm._BatchNorm) -> Callable[[Tensor], Tensor]:
+    own = type(layer).forward
+
+    def forward(inputs: Tensor) -> Tensor:
+        if not layer.training:
+            return own(layer, inputs)
+        dimensions = [dimension for dimension in range(inputs.ndim) if dimension != 1]
+        shape = (1, -1, *[1] * (inputs.ndim - 2))
+        count = sum_over_ranks(torch.tensor(inputs.numel() / inputs.shape[1], device=inputs.device))
+        mean = _SumOverRanks.apply(inputs.sum(dim=dimensions)) / count
+        centred = inputs - mean.view(shape)
+        variance = _SumOverRanks.apply(centred.square().sum(dim=dimensions)) / count
+        if layer.running_mean is not None and layer.running_var is not None and layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.add_(1)
+            share = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+            layer.running_mean.lerp_(mean.detach(), share)
+            layer.running_var.lerp_(variance.detach() * count / (count - 1), share)
+        scaled = centred * (variance + layer.eps).rsqrt().view(shape)
+        return scaled if layer.weight is None else scaled * layer.weight.view(shape) + layer.bias.view(shape)
+
+    return forward
