@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Replace `path` by `content` in one instant: killed at any moment, the old file or the new one is there."""
+def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:
+    """Replace `path` by `content` in one instant: killed at any moment, the old file or the new one is there.
+
+    Args:
+        keep: where the old file goes, instead of being lost; killed between the two, it is only there.
+    """
     data = content.encode() if isinstance(content, str) else content
     draft = path.with_name(f".{path.name}.draft")
     try:
@@ -15,6 +19,8 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -30,8 +36,11 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 @contextmanager
-def one_process_at_a_time(folder: Path) -> Iterator[None]:
-    """Wait until no other process is within this block for the same folder (on Windows there is no wait)."""
+def one_process_at_a_time(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Wait until no other process is within this block for the same folder, or raise BlockingIOError at once.
+
+    The end of a process, however it comes, lets the next one in. On Windows there are no such locks.
+    """
     if os.name == "nt":
         yield
         return
@@ -39,8 +48,12 @@ def one_process_at_a_time(folder: Path) -> Iterator[None]:
 
     held = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system that has no locks
-            fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass  # a file system that has no locks
         yield
     finally:
-        os.close(held)  # releases the lock too, as does the end of the process
+        os.close(held)

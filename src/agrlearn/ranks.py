@@ -121,13 +121,13 @@ class _SumOverRanks(torch.autograd.Function):
 
 
 @contextmanager
-def told_of_lost_ranks(run_dir: object) -> Iterator[None]:
-    """Within this block, a rank that died is told in a sentence instead of the backend's own words."""
+def told_of_lost_ranks(kept: bool) -> Iterator[None]:
+    """Within this block, a rank that died is told in a sentence; `kept` says whether there are checkpoints."""
     try:
         yield
     except RuntimeError as error:
         if world_size() > 1 and any(word in str(error).lower() for word in _WORDS_OF_BACKENDS):
-            goes_on = "it goes on from the last checkpoint" if run_dir is not None else "it starts over"
+            goes_on = "it goes on from the last checkpoint" if kept else "it starts over"
             raise RunError(
                 f"a process of this run has died, or cannot be reached; start the same command again and {goes_on}"
             ) from error

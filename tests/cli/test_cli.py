@@ -175,14 +175,15 @@ def test_a_full_disk_is_told_in_a_sentence_and_leaves_nothing_half_written(table
 def test_help_answers_in_half_a_second_and_names_every_command():
     times = []
     for _ in range(3):
-        begun = time.perf_counter()
+        # Time of the processor: a busy machine makes everything wait.
+        before = sum(os.times()[2:4])
         result = subprocess.run(
             [sys.executable, "-m", "agrlearn", "--help"], capture_output=True, text=True, check=True
         )
-        times.append(time.perf_counter() - begun)
+        times.append(sum(os.times()[2:4]) - before)
     assert all(command in result.stdout for command in ("demo", "train", "predict", "evaluate", "info"))
-    # The aim is half a second; a busy machine gets some grace.
-    assert min(times) < 1.0
+    # The aim is half a second; processes that share a core get some grace.
+    assert min(times) < 0.8
 
 
 @pytest.mark.parametrize("command", ["demo", "train", "predict", "evaluate", "info"])

@@ -6,6 +6,7 @@ from agrlearn.cli import main
 from agrlearn.errors import DataError
 from agrlearn.experiments import reproduce
 from agrlearn.experiments.cells import Cell
+from agrlearn.experiments.engines import Resources
 from agrlearn.training.recipe import Recipe
 
 
@@ -48,7 +49,7 @@ def test_a_failed_run_is_told_and_the_others_go_on(tmp_path):
     outcomes = {}
     reproduce.run_tasks(
         [reproduce.Task("bad", bad, 0), reproduce.Task("good", good, 0)], tmp_path / "cells", tmp_path / "runs",
-        workers=1, data_dir=None, on_done=lambda task, outcome: outcomes.update({task.label: outcome}),
+        Resources(), on_done=lambda task, outcome: outcomes.update({task.label: outcome}),
     )  # fmt: skip
     assert isinstance(outcomes["bad"], RuntimeError)
     assert outcomes["good"].seed == 0

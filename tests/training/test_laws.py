@@ -1,6 +1,7 @@
 """The laws of the house that concern training."""
 
 import copy
+import hashlib
 import json
 import math
 
@@ -14,6 +15,7 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, RecipeError, RunError, ShapeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
+from agrlearn.files import one_process_at_a_time
 from agrlearn.grouping import GroupBatchSampler, group
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -354,11 +356,38 @@ def test_a_checkpoint_that_is_broken_or_would_run_code_is_refused(vectors, make_
         def __reduce__(self):
             return (open, (str(tmp_path / "exploded"), "w"))
 
-    for content in (whole[: len(whole) // 2], b"", b"nonsense", pickle.dumps(Bomb())):
+    (tmp_path / "checkpoint.previous.pt").unlink()
+    bomb = pickle.dumps(Bomb())
+    for content in (
+        whole[: len(whole) // 2], b"", b"nonsense", bomb, hashlib.sha256(bomb).digest() + bomb,
+        whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:],
+    ):  # fmt: skip
         checkpoint.write_bytes(content)
         with pytest.raises(RunError, match="not a readable checkpoint"):
             fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
     assert not (tmp_path / "exploded").exists()
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_it_and_loses_nothing(vectors, make_mlp, tmp_path):
+    undisturbed, disturbed = make_mlp(2), make_mlp(2)
+    fit(undisturbed, vectors, Recipe(**FAST))
+    fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
+    previous = (tmp_path / "checkpoint.previous.pt").read_bytes()
+    (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
+    with pytest.warns(UserWarning, match="goes on from the checkpoint before it"):
+        fit(disturbed, vectors, Recipe(**FAST), run_dir=tmp_path)
+    assert same(weights(undisturbed), weights(disturbed))
+    assert (tmp_path / "checkpoint.damaged.pt").read_bytes() == b"nonsense"
+    assert (tmp_path / "checkpoint.previous.pt").read_bytes() == previous  # one epoch was left to save
+    (tmp_path / "checkpoint.pt").unlink()  # as killed between keeping the old one and placing the new one
+    fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
+
+
+def test_a_second_process_on_a_run_directory_is_told_so(vectors, make_mlp, tmp_path):
+    with one_process_at_a_time(tmp_path), pytest.raises(RunError, match="another process is training"):
+        fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
+    fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
+    fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)  # the first has let go of it
 
 
 def test_data_that_do_not_fit_the_network_are_refused(vectors, make_mlp):

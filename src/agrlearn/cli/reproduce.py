@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from agrlearn.cli.runs import WholeNumber
+from agrlearn.cli.runs import ResourceOptions, WholeNumber
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agrlearn.experiments.catalogue import Row
     from agrlearn.experiments.reproduce import Task
 
+_DEFAULTS = ResourceOptions()
 _HOUR, _DAY = 3600, 86400
 
 
@@ -24,7 +25,7 @@ def reproduce(
     scale: Literal["smoke", "small", "paper"] = "small",
     seeds: WholeNumber = 3,
     cells: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
-    workers: WholeNumber = 1,
+    resources: Annotated[ResourceOptions, Parameter(name="*")] = _DEFAULTS,
     results: Path = Path("results"),
     runs: Path = Path("runs/reproduce"),
     data_dir: Path | None = None,
@@ -45,8 +46,6 @@ def reproduce(
         Runs of each cell.
     cells
         Only rows whose name fits one of these patterns, such as "fold 2*" or "*CNN: *".
-    workers
-        Processes that run cells, each with one thread.
     results
         Where the tables and a small file for each finished cell go.
     runs
@@ -61,8 +60,8 @@ def reproduce(
     from agrlearn.errors import RecipeError
     from agrlearn.experiments import reproduce as engine
 
-    if seeds < 1 or workers < 1:
-        raise RecipeError(f"seeds and workers are at least 1, got {seeds} and {workers}")
+    if seeds < 1:
+        raise RecipeError(f"seeds is the number of runs of each cell and at least 1, got {seeds}")
     console = Console()
     rows = engine.choose_rows([table], scale, cells or [])
     done = results / engine.CELLS_FOLDER
@@ -71,10 +70,10 @@ def reproduce(
         console.print(f"Left out, for want of {dataset}: {reason}", soft_wrap=True)
         tasks = [task for task in tasks if task.cell.dataset != dataset]
     if tasks:
-        _tell_cost(console, tasks, workers, data_dir)
+        _tell_cost(console, tasks, resources.workers, data_dir)
         if scale == "paper" and not yes and input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
             return
-        failures = _run(console, tasks, done, runs, workers, data_dir)
+        failures = _run(console, tasks, done, runs, resources, data_dir)
     else:
         failures = 0
     _write(console, rows, scale, seeds, results, command=f"agrlearn reproduce {table} --scale {scale} --seeds {seeds}")
@@ -109,7 +108,7 @@ def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: 
 
 
 def _run(
-    console: "Console", tasks: "list[Task]", done: Path, runs: Path, workers: int, data_dir: Path | None
+    console: "Console", tasks: "list[Task]", done: Path, runs: Path, resources: ResourceOptions, data_dir: Path | None
 ) -> int:  # fmt: skip
     """Run the tasks with a bar; returns how many failed."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -133,7 +132,7 @@ def _run(
             bar.console.print(f"{task.label}: {told}", soft_wrap=True)
 
         try:
-            run_tasks(tasks, done, runs, workers=workers, data_dir=data_dir, on_done=on_done)
+            run_tasks(tasks, done, runs, resources.resources(), data_dir=data_dir, on_done=on_done)
         except KeyboardInterrupt:
             console.print("Stopped. The same command goes on from here.")
             raise SystemExit(130) from None

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
@@ -14,6 +14,7 @@ from agrlearn.errors import DataError, RecipeError, RunError, look_up
 if TYPE_CHECKING:
     from agrlearn.data.labelled import LabelledSet
     from agrlearn.data.sources import Source
+    from agrlearn.experiments.engines import Resources
     from agrlearn.grouping import Objects
     from agrlearn.networks.aggregated import AggregatedClassifier
     from agrlearn.prediction.protocols import PredictionProtocol
@@ -50,6 +51,29 @@ class PredictionOptions:
     """Leave out files and rows that cannot be read."""
     data_dir: Path | None = None
     """The folder of data sets as they are published; by default the one that RUN was trained with."""
+
+
+@dataclass(frozen=True)
+class ResourceOptions:
+    """Where `reproduce` and `sweep` run their many runs."""
+
+    workers: WholeNumber = 1
+    """Runs at the same time, on this machine."""
+    engine: Literal["processes", "ray"] = "processes"
+    """Processes of this machine, or Ray."""
+    address: str | None = None
+    """Of a Ray cluster (such as ray://head:10001, or auto); its machines must share the folders of runs and data."""
+    cpus: float = 1
+    """Threads of each run."""
+    gpus: float = 0
+    """GPUs of each run, on Ray."""
+    retries: WholeNumber = 1
+    """How often a run that failed is tried again."""
+
+    def resources(self) -> "Resources":
+        from agrlearn.experiments.engines import Resources
+
+        return Resources(self.engine, self.workers, self.address, self.cpus, self.gpus, self.retries)
 
 
 _DATA_FILE = "data.json"

@@ -1,21 +1,19 @@
 """Run the cells of experiments that are not done yet, in processes of one thread each."""
 
 import fnmatch
-import multiprocessing
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from lightning_fabric import Fabric
 
-from agrlearn.errors import AgrLearnError, DataError, RecipeError, look_up
+from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES, Row
 from agrlearn.experiments.cells import Cell, CellResult, read_result
+from agrlearn.experiments.engines import Resources, run_jobs
 from agrlearn.experiments.running import (
     Parts,
     make_network,
@@ -23,7 +21,6 @@ from agrlearn.experiments.running import (
     run_cell,
     run_directory,
     steps_per_epoch,
-    use_one_thread,
 )
 from agrlearn.grouping import group, map_objects, take
 from agrlearn.training.loop import train_step
@@ -97,34 +94,28 @@ def estimate_seconds(cell: Cell, data_dir: Path | None) -> float:
 
 
 def run_tasks(
-    tasks: Sequence[Task], cells: Path, runs: Path, *, workers: int, data_dir: Path | None,
+    tasks: Sequence[Task], cells: Path, runs: Path, resources: Resources, *, data_dir: Path | None = None,
     on_done: Callable[[Task, CellResult | Exception], None],
 ) -> None:  # fmt: skip
-    """Run all tasks, `workers` at a time; results are written as they come, and a failure does not stop the others."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=use_one_thread) as pool:
-        futures = {pool.submit(_run_and_save, task, cells, runs, data_dir): task for task in tasks}
-        try:
-            for future in as_completed(futures):
-                try:
-                    on_done(futures[future], future.result())
-                except BrokenProcessPool:
-                    raise AgrLearnError(
-                        "a worker process died, perhaps for want of memory; the same command goes on from the last "
-                        "checkpoints, and --workers 1 needs the least"
-                    ) from None
-                except Exception as error:  # whatever a run raises is told, and the others go on
-                    on_done(futures[future], error)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    """Run all tasks; results are written as they come, and a failure does not stop the others."""
+    jobs = [_Job(task, cells.resolve(), runs.resolve(), data_dir) for task in tasks]
+    run_jobs(jobs, _run_and_save, resources, on_done=lambda job, outcome: on_done(job.task, outcome))
 
 
-def _run_and_save(task: Task, cells: Path, runs: Path, data_dir: Path | None) -> CellResult:
-    result = run_cell(task.cell, task.seed, runs, data_dir)
-    result.save(cells, task.cell)
+@dataclass(frozen=True)
+class _Job:
+    task: Task
+    cells: Path
+    runs: Path
+    data_dir: Path | None
+
+
+def _run_and_save(job: _Job) -> CellResult:
+    cell, seed = job.task.cell, job.task.seed
+    result = run_cell(cell, seed, job.runs, job.data_dir)
+    result.save(job.cells, cell)
     # The result has all that is left to know, and checkpoints are large.
-    shutil.rmtree(run_directory(runs, task.cell, task.seed))
+    shutil.rmtree(run_directory(job.runs, cell, seed))
     return result
 
 

@@ -132,13 +132,6 @@ def protocols_of(cell: Cell, parts: Parts) -> dict[str, PredictionProtocol]:
     }
 
 
-def use_one_thread() -> None:
-    """What a worker process does first, so that two of them do not fight for the cores."""
-    torch.set_num_threads(1)
-    # Adam's averages of words that no batch holds fade into denormal numbers, with which processors are slow.
-    torch.set_flush_denormal(True)
-
-
 def describe_machine() -> str:
     """The processor's name, as far as the system tells it."""
     file = Path("/proc/cpuinfo")

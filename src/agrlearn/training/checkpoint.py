@@ -1,9 +1,12 @@
 """A run directory: what the run is, how far it came, and its records. Killed at any instant, it can go on."""
 
+import hashlib
 import io
 import json
 import pickle
+import warnings
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import Any
 import torch
 
 from agrlearn.errors import RunError
-from agrlearn.files import write_atomically
+from agrlearn.files import one_process_at_a_time, write_atomically
 from agrlearn.ranks import rank
 from agrlearn.training.history import EpochRecord
 
@@ -21,8 +24,14 @@ RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 _TIMING_FILE = "timing.jsonl"
 _CHECKPOINT_FILE = "checkpoint.pt"
+_PREVIOUS_CHECKPOINT_FILE = "checkpoint.previous.pt"
+_DAMAGED_CHECKPOINT_FILE = "checkpoint.damaged.pt"
+_DIGEST_BYTES = 32
 _FORMAT = "agrlearn-run-1"
-_ALL_FILES = (NETWORK_FILE, METRICS_FILE, _TIMING_FILE, _CHECKPOINT_FILE, RUN_FILE)
+_ALL_FILES = (
+    NETWORK_FILE, METRICS_FILE, _TIMING_FILE, _CHECKPOINT_FILE, _PREVIOUS_CHECKPOINT_FILE, _DAMAGED_CHECKPOINT_FILE,
+    RUN_FILE,
+)  # fmt: skip
 
 
 class RunDirectory:
@@ -36,13 +45,20 @@ class RunDirectory:
     def __init__(self, path: str | Path, identity: Callable[[], Mapping[str, Any]]) -> None:
         self.path = Path(path)
         self._identity = identity
+        self._lock = ExitStack()
 
     def open(self) -> dict[str, Any] | None:
-        """Take the directory for this run; its last checkpoint, or None at the start of a run."""
+        """Take the directory for this run, alone; its last checkpoint, or None at the start of a run."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise RunError(f"{self.path} is a file; a run needs a directory") from None
+        try:
+            self._lock.enter_context(one_process_at_a_time(self.path, wait=False))
+        except BlockingIOError:
+            raise RunError(
+                f"another process is training in {self.path}; wait for it, stop it, or use another run directory"
+            ) from None
         # Through JSON and back, so that tuples and numbers compare as they were written.
         mine = json.loads(json.dumps(self._identity()))
         if (self.path / RUN_FILE).exists():
@@ -52,25 +68,37 @@ class RunDirectory:
             write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
         return self.load()
 
+    def close(self) -> None:
+        """Let other processes have the directory."""
+        self._lock.close()
+
     def save(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Replace the checkpoint in one instant."""
+        """Replace the checkpoint in one instant, and keep the one before it."""
         if rank() > 0:
             return
         buffer = io.BytesIO()
         torch.save(state(), buffer)
-        write_atomically(self.path / _CHECKPOINT_FILE, buffer.getvalue())
+        content = buffer.getvalue()
+        write_atomically(
+            self.path / _CHECKPOINT_FILE,
+            hashlib.sha256(content).digest() + content,
+            keep=self.path / _PREVIOUS_CHECKPOINT_FILE,
+        )
 
     def load(self) -> dict[str, Any] | None:
-        """The last checkpoint, or None at the start of a run. Its file can hold tensors and plain values only."""
-        file = self.path / _CHECKPOINT_FILE
-        if not file.exists():
-            return None
+        """The last whole checkpoint, or None at the start of a run. Its file can hold tensors and plain values only."""
+        last, previous = self.path / _CHECKPOINT_FILE, self.path / _PREVIOUS_CHECKPOINT_FILE
+        if not last.exists():
+            return _read_checkpoint(previous) if previous.exists() else None
         try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError) as error:
-            raise RunError(
-                f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file"
-            ) from error
+            return _read_checkpoint(last)
+        except RunError:
+            if not previous.exists():
+                raise
+            state = _read_checkpoint(previous)
+        # Out of the way, so that it does not take the place of the good one when the next is saved.
+        last.replace(self.path / _DAMAGED_CHECKPOINT_FILE)
+        warnings.warn(f"{last} is damaged; the run goes on from the checkpoint before it", stacklevel=2)
         return state
 
     def write_records(self, records: list[EpochRecord]) -> None:
@@ -87,6 +115,17 @@ class RunDirectory:
             file.write(_line(record))
         with (self.path / _TIMING_FILE).open("a") as file:
             file.write(json.dumps({"epoch": record.epoch, "seconds": round(seconds, 4)}) + "\n")
+
+
+def _read_checkpoint(file: Path) -> dict[str, Any]:
+    content = file.read_bytes()
+    digest, state = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(state).digest() == digest:
+        try:
+            return torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
+        except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError):
+            pass
+    raise RunError(f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file")
 
 
 def read_run(path: str | Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,24 @@ def fit(
         rank=engine.global_rank, world_size=engine.world_size,
     )  # fmt: skip
     _check(network, train_set, validation_set, recipe, engine)
-    run, checkpoint = None, None
-    if run_dir is not None:
-        run = RunDirectory(run_dir, lambda: _identity(network, train_set, validation_set, recipe, engine))
-        checkpoint = on_rank_zero(run.open)
+    with ExitStack() as held:
+        run, checkpoint = None, None
+        if run_dir is not None:
+            identity = functools.partial(_identity, network, train_set, validation_set, recipe, engine)
+            run = held.enter_context(closing(RunDirectory(run_dir, identity)))
+            checkpoint = on_rank_zero(run.open)
+        return _train(
+            network, train_set, recipe, validation_set, sampler, engine, run, checkpoint, augment=augment,
+            workers=workers, progress=progress, label=label, checkpoint_seconds=checkpoint_seconds,
+        )  # fmt: skip
 
+
+def _train(
+    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, validation_set: Dataset | None,
+    sampler: GroupBatchSampler, engine: Fabric, run: RunDirectory | None, checkpoint: dict[str, Any] | None,
+    *, augment: Augment | None, workers: int, progress: bool | None, label: str, checkpoint_seconds: float,
+) -> History:  # fmt: skip
+    """All epochs that are left, one after the other."""
     network.train()
     module, optimizer = engine.setup(network, make_optimizer(network, recipe))
     regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
@@ -104,7 +117,7 @@ def fit(
     own = () if engine.is_global_zero else (_RANK, engine.global_rank)
     with (
         torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
-        told_of_lost_ranks(run_dir),
+        told_of_lost_ranks(run is not None),
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()

@@ -1,0 +1,148 @@
+"""agrlearn sweep"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from agrlearn.cli.runs import ResourceOptions
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from agrlearn.experiments.sweep import Trial
+
+_DEFAULTS = ResourceOptions()
+_LOG_FILE = "log.txt"
+_ROWS_SHOWN = 20
+
+
+def sweep(
+    file: Path,
+    /,
+    *,
+    run_dir: Path | None = None,
+    resources: Annotated[ResourceOptions, Parameter(name="*")] = _DEFAULTS,
+) -> None:
+    """Train many networks: a grid or a list of settings, with several seeds each, from a TOML file.
+
+    Stopped or killed, the same command goes on; trials that are done are not run again. The file holds what
+    `agrlearn train` takes (data, fold, network, net, recipe), `seeds`, and what varies:
+
+        data = "digits"
+        seeds = 3
+        recipe.epochs = 20
+        [grid]
+        fold = [1, 2, 4]
+        recipe.alpha = [0.0, 0.3]
+
+    or a list of [[trials]] with a name each.
+
+    Parameters
+    ----------
+    file
+        The TOML file.
+    run_dir
+        Where the trials' run directories and the table go; by default runs/ and the file's name.
+    """
+    import json
+    from collections import Counter
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from agrlearn.errors import RecipeError
+    from agrlearn.experiments.engines import run_jobs
+    from agrlearn.experiments.sweep import as_markdown, read_sweep, summarize_sweep
+    from agrlearn.files import write_atomically
+
+    folder = (run_dir or Path("runs") / file.stem).resolve()
+    trials = read_sweep(file, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    states = {trial.run_dir: "done" if trial.is_done() else "waiting" for trial in trials}
+    console = Console()
+    failures: list[str] = []
+
+    def on_start(trial: "Trial") -> None:
+        states[trial.run_dir] = "running"
+
+    def on_done(trial: "Trial", outcome: Any) -> None:
+        failed = isinstance(outcome, Exception)
+        states[trial.run_dir] = "failed" if failed else "done"
+        if failed:
+            failures.append(f"{trial.name}, seed {trial.seed}: {outcome}")
+        elif not console.is_terminal:
+            print(f"{trial.name}, seed {trial.seed}: {_how_far(trial)}", flush=True)
+
+    jobs = [trial for trial in trials if states[trial.run_dir] == "waiting"]
+    counts = Counter(states.values())
+    console.print(f"{len(trials)} trials, {counts['done']} of them done already, in {folder}", soft_wrap=True)
+    shown = Live(get_renderable=lambda: _table(trials, states), console=console, transient=True)
+    try:
+        if jobs and console.is_terminal:
+            shown.start()
+        run_jobs(jobs, _run_trial, resources.resources(), on_start=on_start, on_done=on_done)
+    except KeyboardInterrupt:
+        console.print("Stopped. The same command goes on from here.")
+        raise SystemExit(130) from None
+    finally:
+        shown.stop()
+    lines = summarize_sweep(trials)
+    write_atomically(folder / "sweep.md", as_markdown(lines))
+    write_atomically(folder / "sweep.json", json.dumps([asdict(line) for line in lines], indent=1) + "\n")
+    console.print(as_markdown(lines), soft_wrap=True, markup=False)
+    console.print(f"The table is in {folder / 'sweep.md'}, each trial's run directory beside it.", soft_wrap=True)
+    for failure in failures:
+        console.print(f"failed: {failure}", soft_wrap=True, markup=False)
+    if failures:
+        raise RecipeError(
+            f"{len(failures)} of {len(jobs)} trials failed, as told above; the same command tries them again, and "
+            f"{_LOG_FILE} in their directories says more"
+        )
+
+
+def _run_trial(trial: "Trial") -> None:
+    """An ordinary `agrlearn train`, with what it prints in the run directory."""
+    from contextlib import redirect_stdout
+
+    from agrlearn.cli.train import train
+
+    settings = trial.settings
+    trial.run_dir.mkdir(parents=True, exist_ok=True)
+    with (trial.run_dir / _LOG_FILE).open("a") as log, redirect_stdout(log):
+        train(
+            settings.data,
+            fold=settings.fold,
+            network=settings.network,
+            net={name: str(value) for name, value in settings.net.items()},
+            validation_fraction=settings.validation_fraction,
+            run_dir=trial.run_dir,
+            recipe=settings.recipe.model_copy(update={"seed": trial.seed}),
+        )
+    trial.note_down()
+
+
+def _how_far(trial: "Trial") -> str:
+    """The last epoch that a trial has written down."""
+    from agrlearn.training.checkpoint import read_records
+
+    records = read_records(trial.run_dir)
+    if not records:
+        return ""
+    error = next((r.validation_error for r in reversed(records) if r.validation_error is not None), None)
+    held_out = "" if error is None else f", validation error {error:.2%}"
+    return f"epoch {records[-1].epoch} of {trial.settings.recipe.epochs}{held_out}"
+
+
+def _table(trials: "list[Trial]", states: dict[Path, str]) -> "Table":
+    """The trials as they stand: what runs first, then what failed, what waits, and what is done."""
+    from rich.table import Table
+
+    order = ("running", "failed", "waiting", "done")
+    table = Table("trial", "seed", "state", "")
+    for trial in sorted(trials, key=lambda trial: order.index(states[trial.run_dir]))[:_ROWS_SHOWN]:
+        table.add_row(trial.name, str(trial.seed), states[trial.run_dir], _how_far(trial))
+    if len(trials) > _ROWS_SHOWN:
+        table.add_row(f"and {len(trials) - _ROWS_SHOWN} more", "", "", "")
+    return table

@@ -1,0 +1,163 @@
+"""Sweeps: the file, and many trials on either engine through crashes and kills."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agrlearn.cli import main
+from agrlearn.errors import RecipeError
+from agrlearn.experiments.engines import JobDiedError, Resources, run_jobs
+from agrlearn.experiments.sweep import read_sweep
+
+SWEEP = """
+data = "digits"
+seeds = 2
+network = "{network}"
+recipe.epochs = {epochs}
+recipe.learning_rate = 0.05
+recipe.evaluate_every = 5
+[grid]
+fold = [1, 2, 4]
+"""
+CRASHES_AT_FIRST = """
+import os
+from pathlib import Path
+
+from torch import nn
+
+marker = Path(__file__).with_name("crashed")
+
+
+def make(num_classes, object_shape):
+    if not marker.exists():
+        marker.touch()
+        os._exit(3)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, num_classes))
+"""
+
+
+def write(folder, text):
+    file = folder / "sweep.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_grid_is_every_combination_with_every_trial_and_seed(tmp_path):
+    file = write(
+        tmp_path,
+        """
+        data = "digits"
+        seeds = [3, 5]
+        recipe.epochs = 7
+        net.width = 8
+        [grid]
+        fold = [1, 2]
+        recipe.alpha = [0.0, 0.5]
+        [[trials]]
+        name = "narrow"
+        [[trials]]
+        net.width = 16
+        recipe.learning_rate = 0.2
+        """,
+    )
+    with pytest.raises(RecipeError, match="two trials are called 'narrow'"):
+        read_sweep(file, tmp_path)
+    trials = read_sweep(write(tmp_path, file.read_text().replace('name = "narrow"', "net.width = 4")), tmp_path)
+    assert len(trials) == 2 * 2 * 2 * 2
+    assert len({trial.run_dir for trial in trials}) == 16
+    last = trials[-1]
+    assert (last.seed, last.settings.fold, last.settings.net, last.settings.recipe.alpha) == (5, 2, {"width": 16}, 0.5)
+    assert (last.settings.recipe.epochs, last.settings.recipe.learning_rate) == (7, 0.2)
+    assert last.name == "width=16 learning_rate=0.2 alpha=0.5 fold=2"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("data = ", "is not TOML"),
+        ("fold = 2", "data: Field required"),
+        ('data = "digits"\nwidth = 3', "width: there is no such setting; there are data, fold"),
+        ('data = "digits"\nseeds = 0', "seeds is a number of seeds"),
+        ('data = "digits"\nseeds = "all"', "seeds is a number of seeds"),
+        ('data = "digits"\n[grid]\nfold = 2', "grid.fold is a list"),
+        ('data = "digits"\ngrid = 3', "grid is a table"),
+        ('data = "digits"\n[grid]\nfold = [0]', "fold: Input should be greater than or equal to 1"),
+        ('data = "digits"\nrecipe.epochs = -1', "epochs"),
+        ('data = "digits"\nrecipe = 4', "recipe is a table"),
+        ('data = "digits"\nrecipe.seed = 4', "seeds stand at the top"),
+    ],
+)
+def test_a_file_that_cannot_work_gets_a_sentence(tmp_path, text, sentence):
+    with pytest.raises(RecipeError, match=sentence):
+        read_sweep(write(tmp_path, text), tmp_path)
+    with pytest.raises(RecipeError, match="there is no file"):
+        read_sweep(tmp_path / "missing.toml", tmp_path)
+
+
+def double_or_fail(job):
+    if job == 3:
+        raise ValueError("three")
+    if job == 4:
+        os._exit(9)
+    return 2 * job
+
+
+@pytest.mark.parametrize("engine", ["processes", "ray"])
+def test_what_fails_or_dies_is_told_and_the_others_go_on(engine):
+    outcomes = {}
+    run_jobs([1, 2, 3, 4, 5], double_or_fail, Resources(engine, workers=2, retries=1), on_done=outcomes.__setitem__)
+    assert isinstance(outcomes.pop(3), ValueError)
+    assert isinstance(outcomes.pop(4), JobDiedError)
+    assert outcomes == {1: 2, 2: 4, 5: 10}
+
+
+def undisturbed_table(tmp_path):
+    folder = tmp_path / "undisturbed"
+    folder.mkdir()
+    (folder / "crashing.py").write_text(CRASHES_AT_FIRST)
+    (folder / "crashed").touch()
+    file = write(folder, SWEEP.format(network=f"{folder / 'crashing.py'}:make", epochs=30))
+    main(["sweep", str(file), "--run-dir", str(folder / "runs")])
+    return (folder / "runs" / "sweep.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["processes", "ray"])
+def test_a_sweep_with_a_crash_and_a_killed_driver_ends_in_the_table_of_an_undisturbed_one(tmp_path, engine):
+    (tmp_path / "crashing.py").write_text(CRASHES_AT_FIRST)
+    file = write(tmp_path, SWEEP.format(network=f"{tmp_path / 'crashing.py'}:make", epochs=30))
+    options = [str(file), "--run-dir", str(tmp_path / "runs"), "--workers", "2", "--engine", engine]
+    driver = subprocess.Popen([sys.executable, "-m", "agrlearn", "sweep", *options], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 240
+    while len(list((tmp_path / "runs").glob("*/network.safetensors"))) < 2:
+        assert driver.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    done = {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/trial.json")}
+    assert 1 <= len(done) < 6
+    time.sleep(5)  # Ray takes a moment to end what the driver had started
+
+    main(["sweep", *options])
+    assert (tmp_path / "crashed").exists()
+    again = {path.parent.name: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/trial.json")}
+    assert len(again) == 6
+    assert all(again[name] == when for name, when in done.items())  # what was done was not run again
+    assert (tmp_path / "runs" / "sweep.md").read_text() == undisturbed_table(tmp_path)
+
+
+def test_a_sweep_runs_and_a_failed_trial_is_reported(tmp_path, capsys):
+    text = SWEEP.format(network="small-cnn", epochs=1).replace("seeds = 2", "seeds = 1")
+    file = write(tmp_path, text.replace("fold = [1, 2, 4]", "fold = [1, 2000]"))
+    with pytest.raises(SystemExit) as leaving:
+        main(["sweep", str(file), "--run-dir", str(tmp_path / "runs"), "--retries", "0"])
+    assert leaving.value.code == 2
+    told = capsys.readouterr()
+    assert "failed: fold=2000, seed 0: fold=2000 is larger than the data set" in told.out
+    assert "1 of 2 trials failed" in told.err
+    assert "| fold=1 | 1 |" in (tmp_path / "runs" / "sweep.md").read_text()
+    assert "held-out error" in (tmp_path / "runs" / "fold-1-seed0" / "log.txt").read_text()
