@@ -7,6 +7,8 @@ import torch
 def derive_seed(*keys: int) -> int:
     """A seed for one purpose, from the integers that name it, such as (seed, epoch, step).
 
+    Zeros at the end do not count: (5,) and (5, 0) give one seed, so streams that must differ start counting at 1.
+
     >>> derive_seed(0, 1, 2) == derive_seed(0, 1, 2)
     True
     >>> derive_seed(0, 1, 2) == derive_seed(0, 2, 1)

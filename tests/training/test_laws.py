@@ -383,6 +383,16 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_it_and_loses_nothing(
     fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
 
 
+def test_a_run_of_an_earlier_version_without_newer_settings_goes_on(vectors, make_mlp, tmp_path):
+    fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
+    about = json.loads((tmp_path / "run.json").read_text())
+    del about["identity"]["recipe"]["accumulate"], about["identity"]["precision"]
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    assert fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path).was_finished
+    with pytest.raises(RunError, match="accumulate is 1, not 2"):
+        fit(make_mlp(2), vectors, Recipe(**FAST, accumulate=2), run_dir=tmp_path)
+
+
 def test_a_second_process_on_a_run_directory_is_told_so(vectors, make_mlp, tmp_path):
     with one_process_at_a_time(tmp_path), pytest.raises(RunError, match="another process is training"):
         fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)

@@ -97,7 +97,7 @@ class Batched:
         fold = network.fold
         order = torch.randperm(count_objects(objects), generator=generator(self.seed))
         for number, indices in list(enumerate(order.split(batch_size * fold)))[mine]:
-            random = generator(self.seed, number)
+            random = generator(self.seed, 1 + number)
             shared = _shared(network, objects, indices)
             count = len(indices)
             for draw in range(self.draws):
@@ -146,7 +146,7 @@ class Contextual:
         parts = [_shared(network, self.context, some) for some in pool.split(batch_size)]
         companions = _concatenate(parts)
         for number, indices in list(enumerate(torch.arange(count_objects(objects)).split(batch_size)))[mine]:
-            random = generator(self.seed, number)
+            random = generator(self.seed, 1 + number)
             shared = _shared(network, objects, indices)
             count = len(indices)
             for draw in range(self.draws):

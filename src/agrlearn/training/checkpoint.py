@@ -18,6 +18,7 @@ from agrlearn.errors import RunError
 from agrlearn.files import one_process_at_a_time, write_atomically
 from agrlearn.ranks import rank
 from agrlearn.training.history import EpochRecord
+from agrlearn.training.recipe import Recipe
 
 NETWORK_FILE = "network.safetensors"
 RUN_FILE = "run.json"
@@ -62,7 +63,7 @@ class RunDirectory:
         # Through JSON and back, so that tuples and numbers compare as they were written.
         mine = json.loads(json.dumps(self._identity()))
         if (self.path / RUN_FILE).exists():
-            _refuse_differences(self.path, read_run(self.path)["identity"], mine)
+            _refuse_differences(self.path, _with_defaults(read_run(self.path)["identity"]), mine)
         else:
             about = {"format": _FORMAT, "versions": _versions(), "identity": mine}
             write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
@@ -171,6 +172,12 @@ def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
             f"{f'; and {len(differences) - 3} more' if len(differences) > 3 else ''}): "
             "use another run directory, or start this one over (--fresh)"
         )
+
+
+def _with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
+    """An identity that an earlier version wrote, with the values that newer settings had by default."""
+    defaults = {"precision": "32-true", **identity}
+    return defaults | {"recipe": json.loads(Recipe().model_dump_json()) | identity.get("recipe", {})}
 
 
 def _differences(theirs: Any, mine: Any, where: str = "") -> list[str]:
