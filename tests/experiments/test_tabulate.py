@@ -62,7 +62,7 @@ def test_accuracies_are_one_hundred_less_errors(cells):
 def test_a_table_says_its_scale_its_command_and_what_was_not_run(cells, tmp_path):
     write_tables("errors", ERRORS, SMALL, ROWS, 3, tmp_path, cells, "agrlearn reproduce errors")
     text = (tmp_path / "errors-small.md").read_text()
-    assert SMALL.remark in text
+    assert SMALL.images in text
     assert "`agrlearn reproduce errors`" in text
     assert "Not run: fold 2, never run." in text
     assert "| fold 2 | 4 | 31.67 ± 14.81 |" in text

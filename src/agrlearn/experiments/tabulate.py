@@ -140,7 +140,7 @@ def write_tables(
     write_atomically(stem.with_suffix(".md"), _markdown(experiment, scale, rows, lines, protocols, results, command))
     write_atomically(stem.with_suffix(".csv"), _csv(lines))
     told = {
-        "command": command, "scale": scale.remark, "rows": [asdict(line) for line in lines],
+        "command": command, "scale": experiment.remark(scale), "rows": [asdict(line) for line in lines],
         "protocols": [asdict(line) for line in protocols],
     }  # fmt: skip
     write_atomically(stem.with_suffix(".json"), json.dumps(_without_nan(told), indent=1) + "\n")
@@ -173,7 +173,7 @@ def _markdown(
     parts = [
         f"# {experiment.title}, {scale.name} scale\n",
         f"Made by `{command}`.\n",
-        f"Scale: {scale.remark}\n",
+        f"Scale: {experiment.remark(scale)}\n",
         f"{what} in percent, mean ± standard error over seeds, by Replicated prediction. *published*: the paper's. "
         "*ours*: each run's median of its last measurements, averaged over runs; *averaged first*: runs averaged, then "
         "the median (the paper's sentence can mean both). *− fold 1*: paired by seed. *J*: the penalty at the end, in "
