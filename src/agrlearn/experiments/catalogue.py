@@ -36,11 +36,11 @@ _PAPER = "400 epochs of N groups and all other hyperparameters as published."
 SMOKE = Scale("smoke", images=_SMOKE.format(""), text=_SMOKE.format(", their pixels as words"))
 SMALL = Scale(
     "small",
-    images="filters divided by 4 (ResNet: 16; WideResNet: factor 1), a stem of stride 2 (half the resolution), 3 epochs "
-    "instead of 400 (3,000 steps where only a share of the images is used), a cosine to zero instead of steps, the last "
-    "measurement instead of the median of ten.",
-    text="networks of full size, 15 epochs instead of 400, Adam at 0.001 without weight decay instead of SGD, the median "
-    "of the last 5 epochs instead of 10.",
+    images="filters divided by 4 (ResNet: 16; WideResNet: factor 1), a stem of stride 2 (half the resolution), 3 "
+    "epochs instead of 400 (3,000 steps where only a share of the images is used), a cosine to zero instead of steps, "
+    "the last measurement instead of the median of ten.",
+    text="networks of full size, 15 epochs instead of 400, Adam at 0.001 without weight decay instead of SGD, the "
+    "median of the last 5 epochs instead of 10.",
 )
 PAPER = Scale("paper", images=_PAPER, text=_PAPER)
 SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}
