@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "agrlearn"
 
 ORDER = [
-    "errors", "seeding", "files", "grouping", "data", "information", "networks", "prediction", "evaluation", "training",
+    "errors", "theory", "seeding", "files", "grouping", "data", "information", "networks", "prediction", "evaluation", "training",
     "sklearn", "experiments", "cli",
 ]  # fmt: skip
 
@@ -42,7 +42,8 @@ def test_imports_run_downward(path):
 
 
 @pytest.mark.parametrize(
-    "statement", ["import agrlearn", "from agrlearn.training.recipe import Recipe", "import agrlearn.cli"]
+    "statement",
+    ["import agrlearn", "from agrlearn.training.recipe import Recipe", "import agrlearn.cli", "import agrlearn.theory"],
 )
 def test_importing_does_not_import_torch(statement):
     code = f"{statement}; import sys; sys.exit('torch' in sys.modules)"

@@ -1,0 +1,167 @@
+"""The bottleneck as a mixture's likelihood, and how to climb it.
+
+Given decoders s_t = p(y|t) and weights w_t = p(t), the best encoder is p(t|x) ∝ w_t·Π_y s_t(y)^{β p(y|x)}, and then
+
+    I(X;T) − β·I(Y;T)  ≤  −β·H(Y) − G(w, s),    G = Σ_x p(x) log g(x),    g(x) = Σ_t w_t·Π_y s_t(y)^{β p(y|x)},
+
+with equality at a fixed point. G is the log likelihood of a mixture whose components are points s of the simplex of Y,
+so the bottleneck is the maximum likelihood problem of Lindsay (1983), the iteration of Tishby, Pereira and Bialek
+(1999) is its EM algorithm, and (w, s) is the best of all exactly if Σ_x p(x)/g(x)·Π_y s(y)^{β p(y|x)} ≤ 1 for every s.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from agrlearn.theory.tables import Array, conditional_law
+
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Letters:
+    """The letters of X that differ: those of equal p(y|x) count as one, those of probability 0 are left out.
+
+    p: (letters,) their probabilities; laws: (letters, letters of Y) p(y|x), letters of Y of probability 0 left out;
+    of_row: (rows,) which of them a row of the table is, −1 for a row of probability 0; shares: (letters, rows) which part
+    of a letter each row is.
+    """
+
+    p: Array
+    laws: Array
+    of_row: np.ndarray
+    shares: Array
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """weights: (clusters,) p(t); decoders: (clusters, letters of Y) p(y|t)."""
+
+    weights: Array
+    decoders: Array
+
+
+def distinct_letters(joint: Array) -> Letters:
+    """What of a joint table matters for the bottleneck (its minimal sufficient statistic)."""
+    used = joint.sum(axis=1) > 0
+    joint_used = joint[used][:, joint.sum(axis=0) > 0]
+    _, first, which = np.unique(np.round(conditional_law(joint_used), 13), axis=0, return_index=True, return_inverse=True)
+    merged = np.zeros((len(first), joint_used.shape[1]))
+    np.add.at(merged, which.ravel(), joint_used)
+    of_row = np.full(len(joint), -1)
+    of_row[used] = which.ravel()
+    shares = (of_row == np.arange(len(first))[:, None]) * joint.sum(axis=1) / merged.sum(axis=1)[:, None]
+    return Letters(merged.sum(axis=1), conditional_law(merged), of_row, shares)
+
+
+def log_likelihoods(letters: Letters, decoders: Array, beta: float) -> Array:
+    """β·Σ_y p(y|x) log s(y) of every letter and decoder: (letters, decoders)."""
+    return beta * letters.laws @ np.log(np.maximum(decoders, _TINY)).T
+
+
+def log_evidence(letters: Letters, mixture: Mixture, beta: float) -> Array:
+    """log g(x): (letters,)."""
+    return logsumexp(
+        np.log(np.maximum(mixture.weights, _TINY)) + log_likelihoods(letters, mixture.decoders, beta), axis=1
+    )
+
+
+def likelihood(letters: Letters, mixture: Mixture, beta: float) -> float:
+    """G(w, s), which is to be made large."""
+    return float(letters.p @ log_evidence(letters, mixture, beta))
+
+
+def encode(letters: Letters, mixture: Mixture, beta: float) -> Array:
+    """The best encoder p(t|x) for given weights and decoders: (letters, clusters)."""
+    scores = np.log(np.maximum(mixture.weights, _TINY)) + log_likelihoods(letters, mixture.decoders, beta)
+    ratios = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return ratios / ratios.sum(axis=1, keepdims=True)
+
+
+def decode(letters: Letters, encoder: Array) -> Mixture:
+    """The weights and decoders that an encoder makes; letters of T that are never used are left out."""
+    joint = (encoder * letters.p[:, None]).T
+    weights = joint.sum(axis=1)
+    joint, weights = joint[weights > 0], weights[weights > 0]
+    return Mixture(weights, joint @ letters.laws / weights[:, None])
+
+
+def climb(letters: Letters, mixture: Mixture, beta: float, *, steps: int = 60, tolerance: float = 1e-13) -> Mixture:
+    """Raise G to a stationary point by Newton steps on log p(t, y), each made of one EM step where that is better.
+
+    EM alone contracts by a factor that goes to 1 at a bifurcation and stalls there. In the coordinates √m·log m of
+    m = p(t, y) its step is the gradient, and the Hessian's eigenvalues are (its factor − 1): dividing by their size
+    (upwards too, where they are positive) is the acceleration.
+    """
+    value = likelihood(letters, mixture, beta)
+    for _ in range(steps):
+        before = value
+        mixture = merge(letters, decode(letters, encode(letters, mixture, beta)), beta)
+        value = likelihood(letters, mixture, beta)
+        direction, slope = _newton_direction(letters, mixture, beta)
+        length = 1.0
+        while length > 1e-3:
+            trial = _moved(mixture, length * direction)
+            reached = likelihood(letters, trial, beta)
+            if reached > value:
+                mixture, value = trial, reached
+                break
+            length /= 4
+        if slope < tolerance and value - before < tolerance:
+            break
+    return mixture
+
+
+def merge(letters: Letters, mixture: Mixture, beta: float, *, distance: float = 1e-5) -> Mixture:
+    """Make one of clusters that are equal to rounding, and leave out those of no weight, where G does not suffer."""
+    kept = mixture.weights > 1e-13
+    mixture = Mixture(mixture.weights[kept] / mixture.weights[kept].sum(), mixture.decoders[kept])
+    value = likelihood(letters, mixture, beta)
+    near = np.abs(mixture.decoders[:, None] - mixture.decoders[None]).max(axis=2) < distance
+    for t, u in np.argwhere(np.triu(near, 1)):
+        candidate = joined(mixture, t, u)
+        if likelihood(letters, candidate, beta) >= value - 1e-15:
+            return merge(letters, candidate, beta, distance=distance)
+    return mixture
+
+
+def joined(mixture: Mixture, t: int, u: int) -> Mixture:
+    """The mixture with the clusters t and u made one."""
+    weights, decoders = mixture.weights.copy(), mixture.decoders.copy()
+    weights[t] += weights[u]
+    decoders[t] = (mixture.weights[t] * decoders[t] + mixture.weights[u] * decoders[u]) / weights[t]
+    return Mixture(np.delete(weights, u), np.delete(decoders, u, axis=0))
+
+
+def _newton_direction(letters: Letters, mixture: Mixture, beta: float) -> tuple[Array, float]:
+    """A step in log p(t, y) and how much G would gain to first order."""
+    p, laws = letters.p, letters.laws
+    weights, decoders = mixture.weights, mixture.decoders
+    clusters, classes = decoders.shape
+    encoder = encode(letters, mixture, beta)
+    mass = p @ encoder
+    m = weights[:, None] * decoders
+    gradient = (1 - beta) * mass[:, None] * decoders + beta * (encoder * p[:, None]).T @ laws - m
+    # c(x, t) is the derivative of log(w_t Π_y s_t(y)^{β p(y|x)}) in log p(t, ·).
+    c = (1 - beta) * decoders[None] + beta * laws[:, None]
+    weighted = (np.sqrt(p)[:, None] * encoder)[:, :, None] * c
+    flat = weighted.reshape(len(p), -1)
+    blocks = np.einsum("xt,xty,xtz->tyz", p[:, None] * encoder, c, c)
+    blocks -= (1 - beta) * mass[:, None, None] * decoders[:, :, None] * decoders[:, None, :]
+    blocks += ((1 - beta) * mass[:, None] * decoders - m)[:, :, None] * np.eye(classes)
+    hessian = -flat.T @ flat
+    for t in range(clusters):
+        here = slice(t * classes, (t + 1) * classes)
+        hessian[here, here] += blocks[t]
+    scale = np.sqrt(np.maximum(m.ravel(), 1e-60))
+    values, vectors = np.linalg.eigh(hessian / scale[:, None] / scale)
+    along = vectors.T @ (gradient.ravel() / scale)
+    step = (vectors @ (along / np.maximum(np.abs(values), 1e-10)) / scale).reshape(clusters, classes)
+    step *= min(1.0, 2.0 / max(np.abs(step).max(), 1e-12))
+    return step, float(np.sum(gradient * step))
+
+
+def _moved(mixture: Mixture, step: Array) -> Mixture:
+    m = mixture.weights[:, None] * mixture.decoders * np.exp(step)
+    return Mixture(m.sum(axis=1) / m.sum(), m / m.sum(axis=1, keepdims=True))
