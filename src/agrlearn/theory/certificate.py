@@ -17,6 +17,8 @@ import numpy as np
 from agrlearn.theory.mixture import Letters, Mixture, log_evidence, log_likelihoods
 from agrlearn.theory.tables import Array
 
+_TINY = 1e-300
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -37,14 +39,18 @@ def bound_maximum(
 ) -> Bound:
     """Bound log max Z from above by branch and bound over simplices, to within `tolerance` of the maximum.
 
-    In a simplex with centre c, log s ≤ log c + (s − c)/c makes Z at most a sum of exponentials of linear functions.
-    That sum is convex, so the simplex's corners bound it; so does each term at the corners' largest coordinates. The
-    bound holds up to floating-point rounding (about 1e-14). Where `cells` are not enough (more than about 4 letters in
-    both alphabets, or a Z that is flat on a set of some dimension), `upper` is the largest value that was found, and
-    `proved` is False.
+    A geometric mean is at most its arithmetic one, so in a simplex with centre c
+
+        Π_y s(y)^{β p(y|x)} ≤ Π_y c(y)^{β p(y|x)} · (Σ_y p(y|x) s(y)/c(y))^β,
+
+    with equality at c. For β ≥ 1 the right side is convex in s, so the sum over x is largest at a corner of the simplex;
+    each term at the corners' largest coordinates is a second bound. Both hold up to floating-point rounding (about
+    1e-14). Where `cells` are not enough (5 letters and more in both alphabets, or a Z that is flat on a set of some
+    dimension), `upper` is the largest value that was found, and `proved` is False.
 
     Args:
         plane: (letters,) λ.
+        beta: at least 1.
         point: (letters of Y,) the highest point known so far.
     """
     highest = float(log_z(letters, plane, beta, point[None])[0])
@@ -75,9 +81,7 @@ def ascend(letters: Letters, plane: Array, beta: float, points: Array, *, steps:
 
 def log_z(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
     """log Z at some points: (points, letters of Y) → (points,)."""
-    scores = plane[:, None] + log_likelihoods(letters, points, beta)
-    top = scores.max(axis=0)
-    return np.asarray(np.log(np.exp(scores - top).sum(axis=0)) + top)
+    return _log_sum(plane + log_likelihoods(letters, points, beta).T)
 
 
 def _enclosing_simplex(letters: Letters) -> Array:
@@ -90,12 +94,18 @@ def _enclosing_simplex(letters: Letters) -> Array:
 
 
 def _upper_bounds(letters: Letters, plane: Array, beta: float, simplices: Array, centres: Array) -> Array:
-    base = plane + log_likelihoods(letters, centres, beta).T
-    ratios = simplices / np.maximum(centres, 1e-300)[:, None, :] - 1
-    with np.errstate(over="ignore"):
-        tangent = np.exp(base[:, None, :] + beta * ratios @ letters.laws.T).sum(axis=2).max(axis=1)
-    corner = plane + log_likelihoods(letters, simplices.max(axis=1), beta).T
-    return np.asarray(np.log(np.minimum(tangent, np.exp(corner).sum(axis=1))))
+    """Of log Z in every simplex: (cells,)."""
+    scores = plane + log_likelihoods(letters, centres, beta).T
+    means = (simplices / np.maximum(centres, _TINY)[:, None, :]) @ letters.laws.T
+    tangent = _log_sum(scores[:, None, :] + beta * np.log(np.maximum(means, _TINY))).max(axis=1)
+    corner = _log_sum(plane + log_likelihoods(letters, simplices.max(axis=1), beta).T)
+    return np.minimum(tangent, corner)
+
+
+def _log_sum(scores: Array) -> Array:
+    """log Σ exp over the last axis; scipy's logsumexp takes several times as long."""
+    top = scores.max(axis=-1)
+    return np.asarray(np.log(np.exp(scores - top[..., None]).sum(axis=-1)) + top)
 
 
 def _bisect(simplices: Array) -> Array:
@@ -104,7 +114,9 @@ def _bisect(simplices: Array) -> Array:
     first, second = np.triu_indices(corners, 1)
     if len(first) == 0:
         return simplices[:0]
-    lengths = np.abs(simplices[:, first] - simplices[:, second]).sum(axis=2)
+    # Lengths in √s, the metric in which the bound's error is even up to the boundary.
+    roots = np.sqrt(simplices)
+    lengths = ((roots[:, first] - roots[:, second]) ** 2).sum(axis=2)
     longest = lengths.argmax(axis=1)
     cell = np.arange(len(simplices))
     middle = (simplices[cell, first[longest]] + simplices[cell, second[longest]]) / 2
