@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agrlearn.theory.mixture import Letters, Mixture, log_evidence, log_likelihoods
+from agrlearn.theory.mixture import Letters, Mixture, log_evidence, log_likelihoods, log_sum
 from agrlearn.theory.tables import Array
 
 _TINY = 1e-300
@@ -81,7 +81,7 @@ def ascend(letters: Letters, plane: Array, beta: float, points: Array, *, steps:
 
 def log_z(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
     """log Z at some points: (points, letters of Y) → (points,)."""
-    return _log_sum(plane + log_likelihoods(letters, points, beta).T)
+    return log_sum(plane + log_likelihoods(letters, points, beta).T)
 
 
 def _enclosing_simplex(letters: Letters) -> Array:
@@ -97,15 +97,9 @@ def _upper_bounds(letters: Letters, plane: Array, beta: float, simplices: Array,
     """Of log Z in every simplex: (cells,)."""
     scores = plane + log_likelihoods(letters, centres, beta).T
     means = (simplices / np.maximum(centres, _TINY)[:, None, :]) @ letters.laws.T
-    tangent = _log_sum(scores[:, None, :] + beta * np.log(np.maximum(means, _TINY))).max(axis=1)
-    corner = _log_sum(plane + log_likelihoods(letters, simplices.max(axis=1), beta).T)
+    tangent = log_sum(scores[:, None, :] + beta * np.log(np.maximum(means, _TINY))).max(axis=1)
+    corner = log_sum(plane + log_likelihoods(letters, simplices.max(axis=1), beta).T)
     return np.minimum(tangent, corner)
-
-
-def _log_sum(scores: Array) -> Array:
-    """log Σ exp over the last axis; scipy's logsumexp takes several times as long."""
-    top = scores.max(axis=-1)
-    return np.asarray(np.log(np.exp(scores - top[..., None]).sum(axis=-1)) + top)
 
 
 def _bisect(simplices: Array) -> Array:
