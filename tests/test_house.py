@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "agrlearn"
 
 ORDER = [
-    "errors", "theory", "seeding", "files", "grouping", "data", "information", "networks", "prediction", "evaluation", "training",
-    "sklearn", "experiments", "cli",
+    "errors", "theory", "seeding", "files", "grouping", "data", "information", "networks", "prediction", "evaluation",
+    "training", "sklearn", "experiments", "cli",
 ]  # fmt: skip
 
 

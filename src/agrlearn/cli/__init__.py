@@ -10,6 +10,7 @@ from agrlearn.cli.evaluate import evaluate
 from agrlearn.cli.export import export
 from agrlearn.cli.info import info
 from agrlearn.cli.predict import predict
+from agrlearn.cli.theory import theory
 from agrlearn.cli.train import train
 from agrlearn.errors import AgrLearnError
 
@@ -18,7 +19,7 @@ app = App(
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
     "time between a free ensemble and more throughput. Start with: agrlearn demo",
 )
-for command in (demo, train, predict, evaluate, export, info):
+for command in (demo, train, predict, evaluate, export, info, theory):
     app.command(command)
 
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import rel_entr
 
 from agrlearn.errors import TheoryError
 from agrlearn.theory.certificate import Bound
 from agrlearn.theory.information import encoder_information, entropy, mean_ib_distortion
 from agrlearn.theory.mixture import Letters, Mixture, decode, distinct_letters, encode, likelihood
 from agrlearn.theory.solver import bound_at, limit_clusters, solve
-from agrlearn.theory.tables import Array, Unit, encoder_table, in_unit, joint_table
+from agrlearn.theory.tables import Array, Unit, conditional_law, encoder_table, in_unit, joint_table
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,27 @@ def certificate_gap(p_xy: ArrayLike, encoder: ArrayLike, beta: float, *, unit: U
     _check_beta(beta)
     if math.isinf(beta):
         raise TheoryError("expected a finite beta for a certificate, got infinity")
+    if beta <= 1:
+        # I(X;T) ≥ I(Y;T), so the minimum is 0.
+        rate, relevance = encoder_information(joint, encoder, unit=unit)
+        return max(0.0, rate - beta * relevance), True
     letters = distinct_letters(joint)
     rows = _letter_rows(letters, encoder_table(encoder, len(joint)))
     mixture = decode(letters, rows)
     bound = bound_at(letters, mixture, beta)
     merged = _gap_nats(letters, rows, mixture, beta, bound)
     # Letters of equal p(y|x) that an encoder treats differently cost rate beyond the merged encoder's.
-    wasted = encoder_information(joint, encoder, unit="nats")[0] - encoder_information(
-        joint, _table_rows(letters, rows), unit="nats"
-    )[0]
+    wasted = (
+        encoder_information(joint, encoder, unit="nats")[0]
+        - encoder_information(joint, _table_rows(letters, rows), unit="nats")[0]
+    )
     return float(in_unit(merged + max(0.0, wasted), unit)), bound.proved
 
 
 def critical_beta(p_xy: ArrayLike) -> float:
-    """1/σ₂², where σ₂ is the maximal correlation of X and Y: T = constant stops being a local optimum there.
+    """1/σ₂², where σ₂ is the maximal correlation of X and Y: from there on a small change of a constant T gains.
 
-    A better encoder far from the constant can exist at a smaller β; none does below 1.
+    A better encoder far from the constant can exist at a smaller β, see `onset_beta`.
 
     >>> round(critical_beta([[0.45, 0.05], [0.05, 0.45]]), 6)
     1.5625
@@ -117,6 +123,29 @@ def critical_beta(p_xy: ArrayLike) -> float:
     joint = joint[joint.sum(axis=1) > 0][:, joint.sum(axis=0) > 0]
     values = np.linalg.svd(joint / np.sqrt(np.outer(joint.sum(axis=1), joint.sum(axis=0))), compute_uv=False)
     return float(1 / values[1] ** 2) if len(values) > 1 and values[1] > 1e-12 else math.inf
+
+
+def onset_beta(p_xy: ArrayLike) -> float:
+    """The least β above which anything is worth keeping: inf over q of KL(q‖p_X)/KL(Wq‖p_Y), at most `critical_beta`.
+
+    Found from above: the best cluster of the solution at one β gives the next.
+
+    >>> round(onset_beta([[0.45, 0.05], [0.05, 0.45]]), 6)
+    1.5625
+    """
+    joint = joint_table(p_xy)
+    beta = critical_beta(joint)
+    p_x, p_y = joint.sum(axis=1), joint.sum(axis=0)
+    while math.isfinite(beta):
+        encoder = bottleneck(joint, beta).encoder
+        posteriors = encoder.T * p_x / (p_x @ encoder)[:, None]
+        kept = rel_entr(posteriors, p_x).sum(axis=1)
+        told = rel_entr(posteriors @ conditional_law(joint), p_y).sum(axis=1)
+        ratio = float(np.where(told > 1e-9, kept / np.maximum(told, 1e-9), math.inf).min())
+        if ratio > beta - 1e-9:
+            break
+        beta = max(ratio, 1.0)
+    return beta
 
 
 def _described(joint: Array, encoder: Array, beta: float, gap: float, proved: bool, unit: Unit) -> Bottleneck:

@@ -43,10 +43,10 @@ def bound_maximum(
 
         Π_y s(y)^{β p(y|x)} ≤ Π_y c(y)^{β p(y|x)} · (Σ_y p(y|x) s(y)/c(y))^β,
 
-    with equality at c. For β ≥ 1 the right side is convex in s, so the sum over x is largest at a corner of the simplex;
-    each term at the corners' largest coordinates is a second bound. Both hold up to floating-point rounding (about
-    1e-14). Where `cells` are not enough (5 letters and more in both alphabets, or a Z that is flat on a set of some
-    dimension), `upper` is the largest value that was found, and `proved` is False.
+    with equality at c. For β ≥ 1 the right side is convex in s, so the sum over x is largest at a corner of the
+    simplex; each term at the corners' largest coordinates is a second bound. Both hold up to floating-point rounding
+    (about 1e-14). Where `cells` are not enough (mostly from 6 letters in both alphabets on), `upper` is the largest
+    value that was found, and `proved` is False.
 
     Args:
         plane: (letters,) λ.

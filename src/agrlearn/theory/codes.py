@@ -41,14 +41,14 @@ class IBCode:
         words = len(self.p_xy) ** self.length
         if self.encoder.shape != (words,) or self.encoder.min() < 0:
             raise TheoryError(
-                f"expected an encoder with an index from 0 for each of the {words} words, got shape {self.encoder.shape}"
+                f"expected an encoder with an index from 0 for each of {words} words, got shape {self.encoder.shape}"
             )
         if self.decoder is not None and (
             self.decoder.ndim != 2 or len(self.decoder) <= self.encoder.max() or self.decoder.shape[1] != self.length
         ):
             raise TheoryError(
-                f"expected a decoder of shape (indices, {self.length}) with more than {self.encoder.max()} indices, got "
-                f"{self.decoder.shape}"
+                f"expected a decoder of shape (indices, {self.length}) with more than {self.encoder.max()} indices, "
+                f"got {self.decoder.shape}"
             )
 
     @cached_property

@@ -45,9 +45,9 @@ def bottleneck_curve(
     >>> for point in bottleneck_curve([[0.45, 0.05], [0.05, 0.45]], points=5):
     ...     print(f"{point.beta:.3f} {point.rate:.3f} {point.relevance:.3f}")
     0.000 0.000 0.000
-    1.656 0.228 0.154
-    1.883 0.551 0.330
-    2.334 0.826 0.456
+    1.681 0.329 0.204
+    1.883 0.606 0.361
+    2.312 0.835 0.472
     inf 1.000 0.531
     """
     joint = joint_table(p_xy)
@@ -159,7 +159,7 @@ def point_at(
     given = {name: float(value) for name, value in asked.items() if value is not None}
     if len(given) != 1:
         raise TheoryError(f"expected one of relevance, distortion or rate, got {', '.join(given) or 'none'}")
-    (name, target), = given.items()
+    ((name, target),) = given.items()
     left, right = bottleneck(joint, 0.0, unit=unit), bottleneck(joint, math.inf, unit=unit)
     _check_target(name, target, mutual_information(joint, unit=unit), unit)
 
@@ -181,13 +181,16 @@ def _height(left: Bottleneck, right: Bottleneck, share: float) -> float:
     relevance = (1 - share) * left.relevance + share * right.relevance
     rate = (1 - share) * left.rate + share * right.rate
     tangents = [0.0] + [
-        each.rate - each.gap + each.beta * (relevance - each.relevance) for each in (left, right) if each.beta < math.inf
+        each.rate - each.gap + each.beta * (relevance - each.relevance)
+        for each in (left, right)
+        if each.beta < math.inf
     ]
     return rate - max(tangents)
 
 
 def _time_shared(left: Bottleneck, right: Bottleneck, share: float) -> CurvePoint:
     """Lemma 1: T tells which solution was used, so the alphabets stand side by side and everything averages."""
+
     def mean(of: Callable[[Bottleneck], float]) -> float:
         return (1 - share) * of(left) + share * of(right)
 

@@ -24,14 +24,15 @@ EXACT_WORDS = 16
 """Up to so many words the exact search runs; its time grows as 3^words."""
 
 _MOST_WORK = 20_000_000
+_EFFORT = 40_000
 
 
 @dataclass(frozen=True)
 class OperationalCurve:
     """Codes of one rate and growing length, with what they are to be compared with; all in `unit`.
 
-    rate: R. codes: one per length. distortions: theirs. time_sharing: the distortion at rate R of using two scalar codes
-    in turns, the best two. limit: R_IBQ's distortion at R, which no code beats.
+    rate: R. codes: one per length. distortions: theirs. time_sharing: the distortion at rate R of using the best two
+    scalar codes in turns. limit: R_IBQ's distortion at R, which no code beats.
     """
 
     rate: float
@@ -87,6 +88,8 @@ def operational_curve(
     lengths = range(1, n + 1) if isinstance(n, int) else n
     if not lengths:
         raise TheoryError(f"expected at least one length, got n={n}")
+    for length in lengths:
+        _check_work(joint, nats, length)
     known: dict[int, IBCode] = {}
     codes = tuple(_design(joint, nats, length, "auto", seed, known) for length in lengths)
     return OperationalCurve(
@@ -107,8 +110,7 @@ def time_sharing_distortion(p_xy: ArrayLike, rate: float, *, unit: Unit = "bits"
     """
     joint = joint_table(p_xy)
     nats = _checked_rate(rate, unit)
-    scalar = [_design(joint, math.log(indices), 1, "auto", 0, {}) for indices in range(1, len(joint) + 1)]
-    points = [(code.rate(unit="nats"), code.distortion(unit=unit)) for code in scalar]
+    points = [(code.rate(unit="nats"), code.distortion(unit=unit)) for code in scalar_codes(joint)]
     shared = [
         low + (high - low) * (nats - start) / (end - start)
         for start, low in points
@@ -116,6 +118,16 @@ def time_sharing_distortion(p_xy: ArrayLike, rate: float, *, unit: Unit = "bits"
         if start <= nats < end
     ]
     return min(shared + [distortion for start, distortion in points if start <= nats])
+
+
+def scalar_codes(p_xy: ArrayLike) -> tuple[IBCode, ...]:
+    """The best codes of length 1 with 1, 2, …, |X| indices.
+
+    >>> [round(code.distortion(), 6) for code in scalar_codes([[0.45, 0.05], [0.05, 0.45]])]
+    [0.531004, 0.0]
+    """
+    joint = joint_table(p_xy)
+    return tuple(_design(joint, math.log(indices), 1, "auto", 0, {}) for indices in range(1, len(joint) + 1))
 
 
 def small_alphabet_decoder(code: IBCode, letters: int) -> Indices:
@@ -146,17 +158,15 @@ def small_alphabet_decoder(code: IBCode, letters: int) -> Indices:
 def _design(joint: Array, nats: float, length: int, method: Method, seed: int, known: dict[int, IBCode]) -> IBCode:
     """`design_code` after its checks; `known` keeps the codes of shorter lengths."""
     if length not in known:
-        check_words(len(joint), length)
+        _check_work(joint, nats, length)
         count = len(joint) ** length
-        # Rates such as log2(3) must give 3 indices in spite of rounding.
-        indices = count if length * nats >= math.log(count) else math.floor(math.exp(length * nats) * (1 + 1e-12))
         shorter = [
             product_code(*(_design(joint, nats, part, "auto", seed, known) for part in (first, length - first)))
             for first in range(1, length // 2 + 1)
             if count > EXACT_WORDS or method == "exchange"
         ]
         p, laws = word_probabilities(joint, length), word_laws(joint, length)
-        labels = _cluster(p, laws, indices, [code.encoder for code in shorter], method, seed)
+        labels = _cluster(p, laws, _indices(joint, nats, length), [code.encoder for code in shorter], method, seed)
         known[length] = IBCode(joint, length, labels)
     return known[length]
 
@@ -171,14 +181,25 @@ def _cluster(p: Array, laws: Array, clusters: int, starts: list[Indices], method
         )
     if method != "exchange" and len(p) <= EXACT_WORDS:
         return cluster_exactly(p, laws, clusters)
-    work = laws.size * clusters
+    tries = max(5, round(_EFFORT / math.sqrt(laws.size * clusters)))
+    return cluster_by_exchange(p, laws, clusters, starts, np.random.default_rng(seed), tries=tries)
+
+
+def _indices(joint: Array, nats: float, length: int) -> int:
+    """⌊e^{nR}⌋, at most one per word; rates such as log 3 must give 3 in spite of rounding."""
+    count = len(joint) ** length
+    return count if length * nats >= math.log(count) else math.floor(math.exp(length * nats) * (1 + 1e-12))
+
+
+def _check_work(joint: Array, nats: float, length: int) -> None:
+    """Refuse searches that would not end."""
+    check_words(len(joint), length)
+    work = len(joint) ** length * _indices(joint, nats, length) * length * joint.shape[1]
     if work > _MOST_WORK:
         raise TheoryError(
-            f"expected words times indices times n times |Y| of at most {_MOST_WORK}, got {work}; choose a smaller n or "
-            "rate"
+            f"expected words times indices times n times |Y| of at most {_MOST_WORK}, got {work} for n = {length}; "
+            "choose a smaller n or rate"
         )
-    tries = max(5, round(20_000 / math.sqrt(work)))
-    return cluster_by_exchange(p, laws, clusters, starts, np.random.default_rng(seed), tries=tries)
 
 
 def _checked_rate(rate: float, unit: Unit) -> float:

@@ -23,8 +23,8 @@ class Letters:
     """The letters of X that differ: those of equal p(y|x) count as one, those of probability 0 are left out.
 
     p: (letters,) their probabilities; laws: (letters, letters of Y) p(y|x), letters of Y of probability 0 left out;
-    of_row: (rows,) which of them a row of the table is, −1 for a row of probability 0; shares: (letters, rows) which part
-    of a letter each row is.
+    of_row: (rows,) which of them a row of the table is, −1 for a row of probability 0; shares: (letters, rows) which
+    part of a letter each row is.
     """
 
     p: Array
@@ -45,7 +45,9 @@ def distinct_letters(joint: Array) -> Letters:
     """What of a joint table matters for the bottleneck (its minimal sufficient statistic)."""
     used = joint.sum(axis=1) > 0
     joint_used = joint[used][:, joint.sum(axis=0) > 0]
-    _, first, which = np.unique(np.round(conditional_law(joint_used), 13), axis=0, return_index=True, return_inverse=True)
+    _, first, which = np.unique(
+        np.round(conditional_law(joint_used), 13), axis=0, return_index=True, return_inverse=True
+    )
     merged = np.zeros((len(first), joint_used.shape[1]))
     np.add.at(merged, which.ravel(), joint_used)
     of_row = np.full(len(joint), -1)
@@ -169,12 +171,17 @@ def _newton_direction(letters: Letters, mixture: Mixture, beta: float) -> tuple[
     for t in range(clusters):
         here = slice(t * classes, (t + 1) * classes)
         hessian[here, here] += blocks[t]
-    scale = np.sqrt(np.maximum(m.ravel(), 1e-60))
-    values, vectors = np.linalg.eigh(hessian / scale[:, None] / scale)
-    along = vectors.T @ (gradient.ravel() / scale)
-    step = (vectors @ (along / np.maximum(np.abs(values), 1e-10)) / scale).reshape(clusters, classes)
-    step *= min(1.0, 2.0 / max(np.abs(step).max(), 1e-12))
-    return step, float(np.sum(gradient * step))
+    # What has faded below this is left to EM: divided by its root, rounding errors would swamp the direction.
+    active = np.flatnonzero(m.ravel() > 1e-18)
+    root = np.sqrt(m.ravel()[active])
+    values, vectors = np.linalg.eigh(hessian[np.ix_(active, active)] / root[:, None] / root)
+    lengths = vectors.T @ (gradient.ravel()[active] / root) / np.maximum(np.abs(values), 1e-10)
+    directions = vectors / root[:, None]
+    # Each direction is held back by itself: a cluster that fades must not slow the others down.
+    reach = np.abs(directions).max(axis=0)
+    step = np.zeros(m.size)
+    step[active] = (directions @ np.clip(lengths, -1 / reach, 1 / reach)).clip(-2, 2)
+    return step.reshape(m.shape), float(gradient.ravel() @ step)
 
 
 def _moved(mixture: Mixture, step: Array) -> Mixture:

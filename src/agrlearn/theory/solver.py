@@ -130,7 +130,9 @@ def _grow(letters: Letters, mixture: Mixture, beta: float, points: Array) -> Mix
         if np.abs(grown.decoders - point).max(axis=1).min() < 1e-4:
             continue
         own = log_likelihoods(letters, point[None], beta)
-        gains = letters.p @ np.logaddexp(np.log1p(-shares) + log_evidence(letters, grown, beta)[:, None], np.log(shares) + own)
+        gains = letters.p @ np.logaddexp(
+            np.log1p(-shares) + log_evidence(letters, grown, beta)[:, None], np.log(shares) + own
+        )
         if gains.max() > likelihood(letters, grown, beta):
             share = shares[gains.argmax()]
             weights = np.append((1 - share) * grown.weights, share)

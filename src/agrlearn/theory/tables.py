@@ -127,7 +127,9 @@ def _numbers(values: ArrayLike, what: str) -> Array:
     if np.isnan(array).any() or np.isinf(array).any():
         raise TheoryError(f"expected {what} of finite numbers, got NaN or infinity; replace or leave out those entries")
     if (array < 0).any():
-        raise TheoryError(f"expected {what} without negative entries, got {array.min():g}; probabilities are at least 0")
+        raise TheoryError(
+            f"expected {what} without negative entries, got {array.min():g}; probabilities are at least 0"
+        )
     return array
 
 
