@@ -68,10 +68,7 @@ def bottleneck(
         return _described(joint, _table_rows(letters, np.eye(len(letters.p))), beta, 0.0, True, unit)
     start = decode(letters, _letter_rows(letters, near.encoder)) if near is not None else None
     mixture, bound = solve(letters, beta, start)
-    if len(mixture.weights) > most:
-        mixture = limit_clusters(letters, mixture, beta, most)
-        bound = bound_at(letters, mixture, beta)
-    encoder = encode(letters, mixture, beta)
+    encoder = encode(letters, limit_clusters(letters, mixture, beta, most), beta)
     gap = _gap_nats(letters, encoder, mixture, beta, bound)
     return _described(joint, _table_rows(letters, encoder), beta, gap, bound.proved, unit)
 

@@ -42,14 +42,14 @@ def cluster_by_exchange(
     Never worse than the best of `starts`.
 
     Args:
-        tries: how often the best labels are shaken (an eighth of the points moved at random) and improved again.
+        tries: how often the best labels are shaken (a quarter of the points moved at random) and improved again.
     """
     random_starts = [_spread_start(p, laws, clusters, random) for _ in range(_RANDOM_STARTS)]
     found = [exchange(p, laws, start, clusters) for start in (*starts, *random_starts)]
     best = min(found, key=lambda labels: cost(p, laws, labels, clusters))
     for _ in range(tries):
         shaken = best.copy()
-        moved = random.choice(len(p), size=max(2, len(p) // 8), replace=False)
+        moved = random.choice(len(p), size=max(2, len(p) // 4), replace=False)
         shaken[moved] = random.integers(clusters, size=len(moved))
         candidate = exchange(p, laws, shaken, clusters)
         if cost(p, laws, candidate, clusters) < cost(p, laws, best, clusters):

@@ -180,10 +180,10 @@ def _height(left: Bottleneck, right: Bottleneck, share: float) -> float:
     """How far, at most, the chord is above the curve at a point: the distance to the solutions' tangents there."""
     relevance = (1 - share) * left.relevance + share * right.relevance
     rate = (1 - share) * left.rate + share * right.rate
-    tangents = [0.0] + [
-        each.rate - each.gap + each.beta * (relevance - each.relevance)
+    # The tangent of an infinite β is vertical: it tells something at its own solution only.
+    tangents = [
+        each.rate - each.gap + (each.beta * (relevance - each.relevance) if relevance != each.relevance else 0.0)
         for each in (left, right)
-        if each.beta < math.inf
     ]
     return rate - max(tangents)
 

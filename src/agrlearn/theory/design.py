@@ -181,7 +181,7 @@ def _cluster(p: Array, laws: Array, clusters: int, starts: list[Indices], method
         )
     if method != "exchange" and len(p) <= EXACT_WORDS:
         return cluster_exactly(p, laws, clusters)
-    tries = max(5, round(_EFFORT / math.sqrt(laws.size * clusters)))
+    tries = min(10 * len(p), max(5, round(_EFFORT / math.sqrt(laws.size * clusters))))
     return cluster_by_exchange(p, laws, clusters, starts, np.random.default_rng(seed), tries=tries)
 
 

@@ -28,7 +28,13 @@ def solve(letters: Letters, beta: float, start: Mixture | None = None) -> tuple[
     found: a cluster where Z curves upwards has passed its bifurcation and is split; a point where log Z > 0 contradicts
     optimality and becomes a new cluster.
     """
-    starts = [Mixture(letters.p, letters.laws), *([start] if start else [])]
+    labels = letters.p @ letters.laws
+    # A probability that starts at 0 would stay there, even where it belongs elsewhere.
+    starts = [
+        Mixture(each.weights, 0.999 * each.decoders + 0.001 * labels)
+        for each in (Mixture(letters.p, letters.laws), start)
+        if each is not None
+    ]
     mixture = max((climb(letters, each, beta) for each in starts), key=lambda each: likelihood(letters, each, beta))
     for _ in range(_ROUNDS):
         mixture = _split(letters, mixture, beta)
@@ -125,17 +131,24 @@ def _grow(letters: Letters, mixture: Mixture, beta: float, points: Array) -> Mix
     heights = log_z(letters, tangent_plane(letters, mixture, beta), beta, points)
     value = likelihood(letters, mixture, beta)
     grown = mixture
-    shares = np.geomspace(1e-9, 0.5, 30)
     for point in points[heights > _NOTHING][heights[heights > _NOTHING].argsort()[::-1]]:
-        if np.abs(grown.decoders - point).max(axis=1).min() < 1e-4:
-            continue
-        own = log_likelihoods(letters, point[None], beta)
-        gains = letters.p @ np.logaddexp(
-            np.log1p(-shares) + log_evidence(letters, grown, beta)[:, None], np.log(shares) + own
-        )
-        if gains.max() > likelihood(letters, grown, beta):
-            share = shares[gains.argmax()]
-            weights = np.append((1 - share) * grown.weights, share)
-            grown = Mixture(weights, np.vstack([grown.decoders, point]))
+        candidate = _with_cluster(letters, grown, beta, point)
+        if likelihood(letters, candidate, beta) > likelihood(letters, grown, beta):
+            grown = candidate
     grown = climb(letters, grown, beta)
     return grown if likelihood(letters, grown, beta) > value + 1e-14 else None
+
+
+def _with_cluster(letters: Letters, mixture: Mixture, beta: float, point: Array) -> Mixture:
+    """A mixture with one more cluster, or with a cluster moved if it is already close to the point."""
+    distances = np.abs(mixture.decoders - point).max(axis=1)
+    if distances.min() < 1e-4:
+        decoders = mixture.decoders.copy()
+        decoders[distances.argmin()] = point
+        return Mixture(mixture.weights, decoders)
+    shares = np.geomspace(1e-9, 0.5, 30)
+    before = log_evidence(letters, mixture, beta)[:, None]
+    own = log_likelihoods(letters, point[None], beta)
+    gains = letters.p @ np.logaddexp(np.log1p(-shares) + before, np.log(shares) + own)
+    share = shares[gains.argmax()]
+    return Mixture(np.append((1 - share) * mixture.weights, share), np.vstack([mixture.decoders, point]))

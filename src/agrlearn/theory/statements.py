@@ -195,7 +195,7 @@ def _group_joint(joint: Array, encoder: ArrayLike, fold: int) -> Array:
     check_words(joint.size, fold)
     together: Array = np.ones((1, 1))
     for _ in range(fold):
-        together = np.kron(together, joint)
+        together = np.asarray(np.kron(together, joint), dtype=np.float64)
     return encoder_table(encoder, len(together)).T @ together
 
 
