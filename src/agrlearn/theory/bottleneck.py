@@ -161,6 +161,8 @@ def _gap_nats(letters: Letters, encoder: Array, mixture: Mixture, beta: float, b
 
 def _table_rows(letters: Letters, encoder: Array) -> Array:
     """An encoder of the distinct letters as one of the table's rows; a row of probability 0 is sent as p(t)."""
+    # Below this a letter is not in a cluster; products with it would underflow.
+    encoder = np.where(encoder < 1e-100, 0.0, encoder)
     of_nothing = letters.p @ encoder
     return np.where((letters.of_row >= 0)[:, None], encoder[letters.of_row], of_nothing)
 

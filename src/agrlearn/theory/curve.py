@@ -69,27 +69,12 @@ def bottleneck_curve(
         if not chords or (longest := max(chords))[0] == 0:
             break
         left, right = curve[longest[1] : longest[1] + 2]
-        middle = between(joint, left, right)
-        if middle is None:
-            straight.add(left.rate)
-        else:
+        middle = _at_chord_slope(joint, left, right)
+        if middle is not None and _is_below_chord(left, right, middle):
             curve.insert(longest[1] + 1, middle)
+        else:
+            straight.add(left.rate)
     return tuple(curve)
-
-
-def between(p_xy: ArrayLike, left: Bottleneck, right: Bottleneck) -> Bottleneck | None:
-    """The solution at the slope of the chord between two, or None where the curve is that chord.
-
-    The bottleneck curve is convex, so the solution at that β lies below the chord or on it.
-    """
-    gained = right.relevance - left.relevance
-    if gained <= 1e-9:
-        return None
-    beta = (right.rate - left.rate) / gained
-    point = bottleneck(p_xy, beta, unit=left.unit, near=left)
-    below = left.rate - beta * left.relevance - (point.rate - beta * point.relevance)
-    inside = left.relevance < point.relevance < right.relevance
-    return point if inside and below > 1e-9 else None
 
 
 def rate_ibl(p_xy: ArrayLike, relevance: float, *, unit: Unit = "bits") -> float:
@@ -168,27 +153,43 @@ def point_at(
         start, end = getattr(left, name), getattr(right, name)
         return 1.0 if start == end else min(1.0, max(0.0, (target - start) / (end - start)))
 
-    while 0 < share(left, right) < 1 and _height(left, right, share(left, right)) > 1e-10:
-        middle = between(joint, left, right)
+    touching = [left, right]
+    while 0 < share(left, right) < 1 and _height(left, right, share(left, right), touching) > 1e-10:
+        middle = _at_chord_slope(joint, left, right)
         if middle is None:
             break
+        touching.append(middle)
+        if not _is_below_chord(left, right, middle):
+            break
         left, right = (left, middle) if share(left, middle) < 1 else (middle, right)
-    return _time_shared(left, right, share(left, right))
+    return _time_shared(left, right, share(left, right), touching)
 
 
-def _height(left: Bottleneck, right: Bottleneck, share: float) -> float:
-    """How far, at most, the chord is above the curve at a point: the distance to the solutions' tangents there."""
+def _at_chord_slope(joint: Array, left: Bottleneck, right: Bottleneck) -> Bottleneck | None:
+    """The solution at the slope of the chord between two; None where the chord is vertical to rounding."""
+    rise, run = right.rate - left.rate, right.relevance - left.relevance
+    return bottleneck(joint, rise / run, unit=left.unit, near=left) if run > 1e-7 * rise else None
+
+
+def _is_below_chord(left: Bottleneck, right: Bottleneck, point: Bottleneck) -> bool:
+    """Whether the solution at the chord's slope shows that the curve is not the chord itself."""
+    below = left.rate - point.rate - point.beta * (left.relevance - point.relevance)
+    return left.relevance < point.relevance < right.relevance and below > 1e-9
+
+
+def _height(left: Bottleneck, right: Bottleneck, share: float, touching: Sequence[Bottleneck]) -> float:
+    """How far, at most, the chord is above the curve at a point: the distance to the tangents of solutions there."""
     relevance = (1 - share) * left.relevance + share * right.relevance
     rate = (1 - share) * left.rate + share * right.rate
     # The tangent of an infinite β is vertical: it tells something at its own solution only.
     tangents = [
         each.rate - each.gap + (each.beta * (relevance - each.relevance) if relevance != each.relevance else 0.0)
-        for each in (left, right)
+        for each in touching
     ]
     return rate - max(tangents)
 
 
-def _time_shared(left: Bottleneck, right: Bottleneck, share: float) -> CurvePoint:
+def _time_shared(left: Bottleneck, right: Bottleneck, share: float, touching: Sequence[Bottleneck]) -> CurvePoint:
     """Lemma 1: T tells which solution was used, so the alphabets stand side by side and everything averages."""
 
     def mean(of: Callable[[Bottleneck], float]) -> float:
@@ -200,8 +201,8 @@ def _time_shared(left: Bottleneck, right: Bottleneck, share: float) -> CurvePoin
         relevance=mean(lambda each: each.relevance),
         distortion=mean(lambda each: each.distortion),
         encoder=encoder[:, encoder.sum(axis=0) > 0],
-        gap=max(0.0, _height(left, right, share)),
-        proved=left.proved and right.proved,
+        gap=max(0.0, _height(left, right, share, touching)),
+        proved=all(each.proved for each in touching),
         unit=left.unit,
     )
 
