@@ -1,6 +1,7 @@
 """How the code is laid out: imports run downward, importing is cheap, and the documents tell the truth."""
 
 import ast
+import doctest
 import re
 import subprocess
 import sys
@@ -71,3 +72,10 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_theory_page_prints_what_it_says():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "theory.md").read_text(), re.DOTALL)
+    page = doctest.DocTestParser().get_doctest("".join(blocks), {}, "docs/theory.md", None, None)
+    assert len(page.examples) > 30
+    assert doctest.DocTestRunner().run(page).failed == 0

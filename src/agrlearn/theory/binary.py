@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import binom
+from scipy.special import gammaln
 
 from agrlearn.errors import TheoryError
 from agrlearn.theory.codes import Indices
@@ -172,7 +172,7 @@ def random_codebook(length: int, rate: float, noise: float, *, unit: Unit = "bit
     """
     log_words = _log_words(length, rate, unit)
     # E d = Σ_k P(d > k), and d > k if each of the 2^{nR} independent words is farther than k.
-    near = np.logaddexp.accumulate(binom.logpmf(np.arange(length), length, 0.5))
+    near = np.logaddexp.accumulate(_log_binomial(np.arange(length), np.array(length)))
     flip = float(_all_miss(near, log_words).sum() / length)
     return _code("random", length, log_words / length / math.log(2), flip, 0.0, noise, unit)
 
@@ -195,7 +195,7 @@ def typicality_failure(length: int, rate: float, flip: float, epsilon: float, *,
     log_words = _log_words(length, rate, unit)
     ones = np.arange(length + 1)
     typical = _log_typical(ones, length, flip, epsilon) + _log_typical(length - ones, length, flip, epsilon)
-    return float(binom.pmf(ones, length, 0.5) @ _all_miss(typical, log_words))
+    return float(np.exp(_log_binomial(ones, np.array(length))) @ _all_miss(typical, log_words))
 
 
 def _log_typical(count: Indices, length: int, flip: float, epsilon: float) -> Array:
@@ -207,8 +207,14 @@ def _log_typical(count: Indices, length: int, flip: float, epsilon: float) -> Ar
     window = low[:, None] + np.arange(max(0, most[0] - least[0]) + 1)
     inside = (window <= high[:, None]) & (window <= count[:, None])
     # Logarithms throughout: the chances are of the order 2^{-n·I(X;T)}.
-    terms = np.where(inside, binom.logpmf(np.where(inside, window, 0), count[:, None], 0.5), -np.inf)
+    terms = np.where(inside, _log_binomial(np.where(inside, window, 0), count[:, None]), -np.inf)
     return np.asarray(np.logaddexp.reduce(terms, axis=1))
+
+
+def _log_binomial(hits: Indices, throws: Indices) -> Array:
+    """log of the probability of so many heads in so many throws of a fair coin; scipy.stats is slow to import."""
+    ways = gammaln(throws + 1) - gammaln(hits + 1) - gammaln(throws - hits + 1)
+    return np.asarray(ways - throws * math.log(2))
 
 
 def _all_miss(log_chance: Array, log_words: float) -> Array:
