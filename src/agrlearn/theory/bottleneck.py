@@ -66,7 +66,9 @@ def bottleneck(
                 f"expected at least {len(letters.p)} clusters for an infinite beta, one per law p(y|x), got {most}"
             )
         return _described(joint, _table_rows(letters, np.eye(len(letters.p))), beta, 0.0, True, unit)
-    start = decode(letters, _letter_rows(letters, near.encoder)) if near is not None else None
+    start = None
+    if near is not None:
+        start = decode(letters, _letter_rows(letters, encoder_table(near.encoder, len(joint))))
     mixture, bound = solve(letters, beta, start)
     encoder = encode(letters, limit_clusters(letters, mixture, beta, most), beta)
     gap = _gap_nats(letters, encoder, mixture, beta, bound)

@@ -14,10 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agrlearn.theory.mixture import Letters, Mixture, log_evidence, log_likelihoods, log_sum
+from agrlearn.theory.mixture import TINY, Letters, Mixture, log_evidence, log_likelihoods, log_sum
 from agrlearn.theory.tables import Array
-
-_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def bound_maximum(
 
     with equality at c. For β ≥ 1 the right side is convex in s, so the sum over x is largest at a corner of the
     simplex; each term at the corners' largest coordinates is a second bound. Both hold up to floating-point rounding
-    (about 1e-14). Where `cells` are not enough (mostly from 6 letters in both alphabets on), `upper` is the largest
+    (some 1e-15·β). Where `cells` are not enough (mostly from 6 letters in both alphabets on), `upper` is the largest
     value that was found, and `proved` is False.
 
     Args:
@@ -96,8 +94,8 @@ def _enclosing_simplex(letters: Letters) -> Array:
 def _upper_bounds(letters: Letters, plane: Array, beta: float, simplices: Array, centres: Array) -> Array:
     """Of log Z in every simplex: (cells,)."""
     scores = plane + log_likelihoods(letters, centres, beta).T
-    means = (simplices / np.maximum(centres, _TINY)[:, None, :]) @ letters.laws.T
-    tangent = log_sum(scores[:, None, :] + beta * np.log(np.maximum(means, _TINY))).max(axis=1)
+    means = (simplices / np.maximum(centres, TINY)[:, None, :]) @ letters.laws.T
+    tangent = log_sum(scores[:, None, :] + beta * np.log(np.maximum(means, TINY))).max(axis=1)
     corner = log_sum(plane + log_likelihoods(letters, simplices.max(axis=1), beta).T)
     return np.minimum(tangent, corner)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from agrlearn.theory.tables import Array, conditional_law
 
-_TINY = 1e-300
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,25 @@ def distinct_letters(joint: Array) -> Letters:
     """What of a joint table matters for the bottleneck (its minimal sufficient statistic)."""
     used = joint.sum(axis=1) > 0
     joint_used = joint[used][:, joint.sum(axis=0) > 0]
-    _, first, which = np.unique(
-        np.round(conditional_law(joint_used), 13), axis=0, return_index=True, return_inverse=True
-    )
+    laws = conditional_law(joint_used)
+    alike = np.abs(laws[:, None] - laws[None]).max(axis=2) < 1e-12
+    first, which = np.unique(alike.argmax(axis=1), return_inverse=True)
     merged = np.zeros((len(first), joint_used.shape[1]))
-    np.add.at(merged, which.ravel(), joint_used)
+    np.add.at(merged, which, joint_used)
     of_row = np.full(len(joint), -1)
-    of_row[used] = which.ravel()
+    of_row[used] = which
     shares = (of_row == np.arange(len(first))[:, None]) * joint.sum(axis=1) / merged.sum(axis=1)[:, None]
     return Letters(merged.sum(axis=1), conditional_law(merged), of_row, shares)
 
 
 def log_likelihoods(letters: Letters, decoders: Array, beta: float) -> Array:
     """β·Σ_y p(y|x) log s(y) of every letter and decoder: (letters, decoders)."""
-    return beta * letters.laws @ np.log(np.maximum(decoders, _TINY)).T
+    return beta * letters.laws @ np.log(np.maximum(decoders, TINY)).T
 
 
 def log_evidence(letters: Letters, mixture: Mixture, beta: float) -> Array:
     """log g(x): (letters,)."""
-    return log_sum(np.log(np.maximum(mixture.weights, _TINY)) + log_likelihoods(letters, mixture.decoders, beta))
+    return log_sum(np.log(np.maximum(mixture.weights, TINY)) + log_likelihoods(letters, mixture.decoders, beta))
 
 
 def log_sum(scores: Array) -> Array:
@@ -79,7 +79,7 @@ def likelihood(letters: Letters, mixture: Mixture, beta: float) -> float:
 
 def encode(letters: Letters, mixture: Mixture, beta: float) -> Array:
     """The best encoder p(t|x) for given weights and decoders: (letters, clusters)."""
-    scores = np.log(np.maximum(mixture.weights, _TINY)) + log_likelihoods(letters, mixture.decoders, beta)
+    scores = np.log(np.maximum(mixture.weights, TINY)) + log_likelihoods(letters, mixture.decoders, beta)
     ratios = np.exp(scores - scores.max(axis=1, keepdims=True))
     return ratios / ratios.sum(axis=1, keepdims=True)
 
@@ -93,7 +93,7 @@ def decode(letters: Letters, encoder: Array) -> Mixture:
 
 
 def climb(letters: Letters, mixture: Mixture, beta: float, *, steps: int = 60, tolerance: float = 1e-13) -> Mixture:
-    """Raise G to a stationary point by Newton steps on log p(t, y), each made of one EM step where that is better.
+    """Raise G to a stationary point: EM steps, each followed by a Newton step on log p(t, y) where that raises G.
 
     EM alone contracts by a factor that goes to 1 at a bifurcation and stalls there. In the coordinates √m·log m of
     m = p(t, y) its step is the gradient, and the Hessian's eigenvalues are (its factor − 1): dividing by their size

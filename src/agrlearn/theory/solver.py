@@ -5,6 +5,7 @@ from scipy.optimize import nnls
 
 from agrlearn.theory.certificate import Bound, ascend, bound_maximum, log_z, tangent_plane
 from agrlearn.theory.mixture import (
+    TINY,
     Letters,
     Mixture,
     climb,
@@ -107,7 +108,7 @@ def _unstable_direction(letters: Letters, responsibility: Array, decoder: Array,
     Within the cluster this is the condition β·σ₂² > 1 on the second singular value of its own p(x, y).
     """
     posterior = letters.p * responsibility
-    root = np.sqrt(np.maximum(decoder, 1e-300))
+    root = np.sqrt(np.maximum(decoder, TINY))
     correlation = np.sqrt(posterior / posterior.sum())[:, None] * letters.laws / root
     _, values, directions = np.linalg.svd(correlation, full_matrices=False)
     if len(values) < 2 or beta * values[1] ** 2 < 1 + 1e-10:
