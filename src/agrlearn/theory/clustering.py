@@ -110,7 +110,7 @@ def _lloyd(p: Array, laws: Array, labels: Indices, clusters: int) -> Indices:
     while True:
         masses = _masses(points, labels, clusters)
         totals = masses.sum(axis=2, keepdims=True)
-        means = np.where(totals > 0, masses / np.where(totals > 0, totals, 1.0), 1e-300)
+        means = masses / np.where(totals > 0, totals, 1.0)
         nearest = _nearest(laws, means)
         reached = cost(p, laws, nearest, clusters)
         if reached >= value - _NOTHING:

@@ -1,8 +1,7 @@
 """IB-quantization codes (f_n, g_n): groups of n letters of X become one index, and the index n letters of T."""
 
 import math
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,24 +33,28 @@ class IBCode:
     p_xy: Array
     length: int
     encoder: Indices
-    decoder: Indices | None = field(default=None)
+    decoder: Indices | None = None
 
     def __post_init__(self) -> None:
-        check_words(len(joint_table(self.p_xy)), self.length)
-        words = len(self.p_xy) ** self.length
-        if self.encoder.shape != (words,) or self.encoder.min() < 0:
+        object.__setattr__(self, "p_xy", joint_table(self.p_xy))
+        check_words(len(self.p_xy), self.length)
+        encoder = _whole_numbers(self.encoder, "an encoder")
+        if encoder.shape != (len(self.p_xy) ** self.length,):
             raise TheoryError(
-                f"expected an encoder with an index from 0 for each of {words} words, got shape {self.encoder.shape}"
+                f"expected an encoder with an index for each of {len(self.p_xy) ** self.length} words, got shape "
+                f"{encoder.shape}"
             )
-        if self.decoder is not None and (
-            self.decoder.ndim != 2 or len(self.decoder) <= self.encoder.max() or self.decoder.shape[1] != self.length
-        ):
-            raise TheoryError(
-                f"expected a decoder of shape (indices, {self.length}) with more than {self.encoder.max()} indices, "
-                f"got {self.decoder.shape}"
-            )
+        object.__setattr__(self, "encoder", encoder)
+        if self.decoder is not None:
+            decoder = _whole_numbers(self.decoder, "a decoder")
+            if decoder.ndim != 2 or len(decoder) <= encoder.max() or decoder.shape[1] != self.length:
+                raise TheoryError(
+                    f"expected a decoder of shape (indices, {self.length}) with more than {encoder.max()} indices, got "
+                    f"{decoder.shape}"
+                )
+            object.__setattr__(self, "decoder", decoder)
 
-    @cached_property
+    @property
     def indices(self) -> int:
         """How many indices the code has."""
         return len(self.decoder) if self.decoder is not None else int(self.encoder.max()) + 1
@@ -120,14 +123,20 @@ def with_decoder(code: IBCode, decoder: ArrayLike | None) -> IBCode:
     >>> round(with_decoder(code, [[0], [0]]).distortion(), 6)
     0.531004
     """
-    return IBCode(code.p_xy, code.length, code.encoder, None if decoder is None else np.asarray(decoder, np.int64))
+    letters = None if decoder is None else _whole_numbers(decoder, "a decoder")
+    return IBCode(code.p_xy, code.length, code.encoder, letters)
 
 
 def check_words(letters: int, length: int) -> None:
     """Refuse lengths whose words cannot be listed."""
     if length < 1:
         raise TheoryError(f"expected a length n of at least 1, got {length}")
-    if letters**length > _MOST_WORDS:
-        raise TheoryError(
-            f"expected at most {_MOST_WORDS} words x^n, got {letters}^{length} = {letters**length}; choose a smaller n"
-        )
+    if length * math.log(letters) > math.log(_MOST_WORDS):
+        raise TheoryError(f"expected at most {_MOST_WORDS} words x^n, got {letters}^{length}; choose a smaller n")
+
+
+def _whole_numbers(values: ArrayLike, what: str) -> Indices:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or array.size == 0 or array.min() < 0:
+        raise TheoryError(f"expected {what} made of whole numbers from 0, got {values!r:.60}")
+    return array.astype(np.int64)

@@ -85,7 +85,7 @@ def operational_curve(
     """
     joint = joint_table(p_xy)
     nats = _checked_rate(rate, unit)
-    lengths = range(1, n + 1) if isinstance(n, int) else n
+    lengths = range(1, int(n) + 1) if isinstance(n, int | np.integer) else n
     if not lengths:
         raise TheoryError(f"expected at least one length, got n={n}")
     for length in lengths:
