@@ -172,6 +172,14 @@ def test_a_cluster_that_fades_does_not_stall_the_others():
     assert point.rate == pytest.approx(0.208442, abs=1e-5)
 
 
+def test_a_rare_cluster_is_weighed_exactly_enough_for_the_certificate():
+    p = np.array([0.0570151144, 6.13480378e-08, 0.840642578, 0.0106591434, 0.0916831030])
+    first = np.array([0.922520987, 0.112496859, 0.0100792883, 0.927427000, 4.45643015e-06])
+    p_xy = theory.joint_table(p[:, None] * np.stack([first, 1 - first], axis=1), normalize=True)
+    for scale in range(5):
+        assert theory.bottleneck(p_xy, 100.0 + scale).gap < 1e-6
+
+
 def test_a_deterministic_table_keeps_all_or_nothing():
     p_xy = np.diag([0.5, 0.3, 0.2])
     assert theory.bottleneck(p_xy, 0.999).rate == 0

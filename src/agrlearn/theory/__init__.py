@@ -13,7 +13,7 @@ from agrlearn.theory.binary import (
     random_codebook,
     typicality_failure,
 )
-from agrlearn.theory.bottleneck import Bottleneck, bottleneck, certificate_gap, critical_beta, onset_beta
+from agrlearn.theory.learning import Bottleneck, bottleneck, certificate_gap, critical_beta, onset_beta
 from agrlearn.theory.codes import IBCode, product_code, with_decoder, words
 from agrlearn.theory.curve import (
     CurvePoint,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agrlearn.errors import TheoryError
 from agrlearn.theory.binary import BinaryCode
-from agrlearn.theory.bottleneck import Bottleneck
+from agrlearn.theory.learning import Bottleneck
 from agrlearn.theory.design import OperationalCurve
 
 if TYPE_CHECKING:
