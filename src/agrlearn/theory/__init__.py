@@ -13,7 +13,6 @@ from agrlearn.theory.binary import (
     random_codebook,
     typicality_failure,
 )
-from agrlearn.theory.learning import Bottleneck, bottleneck, certificate_gap, critical_beta, onset_beta
 from agrlearn.theory.codes import IBCode, product_code, with_decoder, words
 from agrlearn.theory.curve import (
     CurvePoint,
@@ -41,6 +40,7 @@ from agrlearn.theory.information import (
     mean_ib_distortion,
     mutual_information,
 )
+from agrlearn.theory.learning import Bottleneck, bottleneck, certificate_gap, critical_beta, onset_beta
 from agrlearn.theory.sources import SOURCES, binary_symmetric, four_letters, read_table, three_letters
 from agrlearn.theory.statements import (
     GroupLoss,

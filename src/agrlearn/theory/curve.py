@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agrlearn.errors import TheoryError
-from agrlearn.theory.learning import Bottleneck, bottleneck
 from agrlearn.theory.information import mutual_information
+from agrlearn.theory.learning import Bottleneck, bottleneck
 from agrlearn.theory.tables import Array, Unit, joint_table
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from agrlearn.errors import TheoryError
 from agrlearn.theory.binary import BinaryCode
-from agrlearn.theory.learning import Bottleneck
 from agrlearn.theory.design import OperationalCurve
+from agrlearn.theory.learning import Bottleneck
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
