@@ -17,6 +17,10 @@ import numpy as np
 from agrlearn.theory.mixture import TINY, Letters, Mixture, log_evidence, log_likelihoods, log_sum
 from agrlearn.theory.tables import Array
 
+_TOLERANCE = 3e-7
+_CELLS = 200_000
+_ASCENT = 40
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -32,10 +36,8 @@ def tangent_plane(letters: Letters, mixture: Mixture, beta: float) -> Array:
     return np.asarray(np.log(letters.p) - log_evidence(letters, mixture, beta))
 
 
-def bound_maximum(
-    letters: Letters, plane: Array, beta: float, point: Array, *, tolerance: float = 3e-7, cells: int = 200_000
-) -> Bound:
-    """Bound log max Z from above by branch and bound over simplices, to within `tolerance` of the maximum.
+def bound_maximum(letters: Letters, plane: Array, beta: float, point: Array) -> Bound:
+    """Bound log max Z from above by branch and bound over simplices, to within 3e-7 of the maximum.
 
     A geometric mean is at most its arithmetic one, so in a simplex with centre c
 
@@ -43,8 +45,8 @@ def bound_maximum(
 
     with equality at c. For β ≥ 1 the right side is convex in s, so the sum over x is largest at a corner of the
     simplex; each term at the corners' largest coordinates is a second bound. Both hold up to floating-point rounding
-    (some 1e-15·β). Where `cells` are not enough (mostly from 6 letters in both alphabets on), `upper` is the largest
-    value that was found, and `proved` is False.
+    (some 1e-15·β). Where 200 000 simplices are not enough (mostly from 6 letters in both alphabets on), `upper` is
+    the largest value that was found, and `proved` is False.
 
     Args:
         plane: (letters,) λ.
@@ -55,22 +57,22 @@ def bound_maximum(
     simplices, seen, done = _enclosing_simplex(letters)[None], 0, -np.inf
     while len(simplices):
         seen += len(simplices)
-        if seen > cells:
+        if seen > _CELLS:
             return Bound(highest, point, proved=False)
         centres = simplices.mean(axis=1)
         values = log_z(letters, plane, beta, centres)
         if values.max() > highest:
             highest, point = float(values.max()), centres[np.argmax(values)]
         bounds = _upper_bounds(letters, plane, beta, simplices, centres)
-        is_open = bounds > highest + tolerance
+        is_open = bounds > highest + _TOLERANCE
         done = max(done, bounds[~is_open].max(initial=-np.inf))
         simplices = _bisect(simplices[is_open])
     return Bound(max(done, highest), point, proved=True)
 
 
-def ascend(letters: Letters, plane: Array, beta: float, points: Array, *, steps: int = 40) -> Array:
+def ascend(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
     """Move points uphill on Z by s ← Wq, q(x) ∝ exp(λ_x)·Π_y s(y)^{β p(y|x)}: (points, letters of Y)."""
-    for _ in range(steps):
+    for _ in range(_ASCENT):
         scores = plane[:, None] + log_likelihoods(letters, points, beta)
         q = np.exp(scores - scores.max(axis=0))
         points = (q / q.sum(axis=0)).T @ letters.laws

@@ -16,6 +16,8 @@ import numpy as np
 from agrlearn.theory.tables import Array, conditional_law
 
 TINY = 1e-300
+_NOTHING = 1e-13
+_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def decode(letters: Letters, encoder: Array) -> Mixture:
     return Mixture(weights, joint @ letters.laws / weights[:, None])
 
 
-def climb(letters: Letters, mixture: Mixture, beta: float, *, steps: int = 60, tolerance: float = 1e-13) -> Mixture:
+def climb(letters: Letters, mixture: Mixture, beta: float) -> Mixture:
     """Raise G to a stationary point: EM steps, each followed by a Newton step on log p(t, y) where that raises G.
 
     EM alone contracts by a factor that goes to 1 at a bifurcation and stalls there. In the coordinates √m·log m of
@@ -100,14 +102,14 @@ def climb(letters: Letters, mixture: Mixture, beta: float, *, steps: int = 60, t
     (upwards too, where they are positive) is the acceleration.
     """
     value = likelihood(letters, mixture, beta)
-    for _ in range(steps):
+    for _ in range(_STEPS):
         before, weights = value, mixture.weights
         mixture = merge(letters, decode(letters, encode(letters, mixture, beta)), beta)
         value = likelihood(letters, mixture, beta)
         direction, slope = _newton_direction(letters, mixture, beta)
         # G hardly feels a rare cluster, but the certificate does: its weight must have come to rest as well.
         resting = len(weights) == len(mixture.weights) and np.abs(mixture.weights / weights - 1).max() < 1e-9
-        if resting and slope < tolerance and value - before < tolerance:
+        if resting and slope < _NOTHING and value - before < _NOTHING:
             break
         length = 1.0
         while length > 1e-3:
@@ -120,16 +122,16 @@ def climb(letters: Letters, mixture: Mixture, beta: float, *, steps: int = 60, t
     return _without_idle(letters, mixture, beta)
 
 
-def merge(letters: Letters, mixture: Mixture, beta: float, *, distance: float = 1e-5) -> Mixture:
+def merge(letters: Letters, mixture: Mixture, beta: float) -> Mixture:
     """Make one of clusters that are equal to rounding, and leave out those of no weight, where G does not suffer."""
-    kept = mixture.weights > 1e-13
+    kept = mixture.weights > _NOTHING
     mixture = Mixture(mixture.weights[kept] / mixture.weights[kept].sum(), mixture.decoders[kept])
     value = likelihood(letters, mixture, beta)
-    near = np.abs(mixture.decoders[:, None] - mixture.decoders[None]).max(axis=2) < distance
+    near = np.abs(mixture.decoders[:, None] - mixture.decoders[None]).max(axis=2) < 1e-5
     for t, u in np.argwhere(np.triu(near, 1)):
         candidate = joined(mixture, t, u)
         if likelihood(letters, candidate, beta) >= value - 1e-15:
-            return merge(letters, candidate, beta, distance=distance)
+            return merge(letters, candidate, beta)
     return mixture
 
 

@@ -83,7 +83,7 @@ def variational_bound(p_xy: ArrayLike, encoder: ArrayLike, decoder: ArrayLike, *
     p_ty = bottleneck_joint(joint, encoder)
     q = decoder_table(decoder, len(p_ty))
     with np.errstate(divide="ignore"):
-        explained = np.where(p_ty > 0, p_ty * np.where(p_ty > 0, np.log(q), 0.0), 0.0).sum()
+        explained = (p_ty * np.where(p_ty > 0, np.log(q), 0.0)).sum()
     right = entropy(joint.sum(axis=0), unit=unit) + float(in_unit(explained, unit))
     return Sides(encoder_information(joint, encoder, unit=unit)[1], "≥", right, unit)
 
