@@ -1,6 +1,7 @@
 """How the code is laid out: imports run downward, importing is cheap, and the documents tell the truth."""
 
 import ast
+import doctest
 import re
 import subprocess
 import sys
@@ -14,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "agrlearn"
 
 ORDER = [
-    "errors", "seeding", "files", "ranks", "grouping", "data", "information", "networks", "prediction", "evaluation",
-    "training", "sklearn", "experiments", "cli",
+    "errors", "theory", "seeding", "files", "ranks", "grouping", "data", "information", "networks", "prediction",
+    "evaluation", "training", "sklearn", "experiments", "cli",
 ]  # fmt: skip
 
 
@@ -42,7 +43,8 @@ def test_imports_run_downward(path):
 
 
 @pytest.mark.parametrize(
-    "statement", ["import agrlearn", "from agrlearn.training.recipe import Recipe", "import agrlearn.cli"]
+    "statement",
+    ["import agrlearn", "from agrlearn.training.recipe import Recipe", "import agrlearn.cli", "import agrlearn.theory"],
 )
 def test_importing_does_not_import_torch(statement):
     code = f"{statement}; import sys; sys.exit('torch' in sys.modules)"
@@ -70,3 +72,10 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch):
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_theory_page_prints_what_it_says():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "theory.md").read_text(), re.DOTALL)
+    page = doctest.DocTestParser().get_doctest("".join(blocks), {}, "docs/theory.md", None, None)
+    assert len(page.examples) > 30
+    assert doctest.DocTestRunner().run(page).failed == 0

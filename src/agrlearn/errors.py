@@ -35,6 +35,10 @@ class TrainingError(AgrLearnError, RuntimeError):
     """Training cannot go on."""
 
 
+class TheoryError(AgrLearnError, ValueError):
+    """A probability table, or what is asked of it, cannot be used."""
+
+
 class UnknownNameError(AgrLearnError, LookupError):
     """A name that no catalogue holds."""
 

@@ -1,0 +1,118 @@
+"""Pictures of curves and codes, as files; matplotlib is imported when one is drawn."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agrlearn.errors import TheoryError
+from agrlearn.theory.binary import BinaryCode
+from agrlearn.theory.design import OperationalCurve
+from agrlearn.theory.learning import Bottleneck
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK, _LIMIT, _SHARING, _CODES = "#333333", "#0b6e4f", "#9a9a9a", "#c8553d"
+
+
+def draw_curve(curve: Sequence[Bottleneck], path: Path, title: str) -> None:
+    """The bottleneck curve: I(Y;T) over I(X;T), and what no encoder reaches above it."""
+    figure, (axes,) = _page(title, 1, 1, (6.4, 4.4))
+    rates, relevances = [each.rate for each in curve], [each.relevance for each in curve]
+    axes.plot(rates, relevances, color=_LIMIT, marker="o", markersize=3.5)
+    top = max(relevances) * 1.12 or 1.0
+    axes.fill_between(rates, relevances, top, color=_LIMIT, alpha=0.08, linewidth=0)
+    axes.text(0.03, 0.93, "no encoder reaches this", color=_LIMIT, transform=axes.transAxes)
+    axes.set(xlabel=f"I(X;T), {curve[0].unit}", ylabel=f"I(Y;T), {curve[0].unit}", ylim=(0, top))
+    axes.set_xlim(0, max(rates) or 1.0)
+    _write(figure, path)
+
+
+def draw_codes(
+    curve: Sequence[Bottleneck],
+    scalar: Sequence[tuple[float, float]],
+    codes: OperationalCurve,
+    path: Path,
+    title: str,
+) -> None:
+    """Codes of one rate that fall from time-sharing towards the limit R_IBQ, in the plane and by their length.
+
+    Args:
+        scalar: rate and distortion of the scalar codes that time-sharing connects.
+    """
+    figure, (plane, lengths) = _page(title, 1, 2, (8.8, 4.0))
+    plane.plot([each.rate for each in curve], [each.distortion for each in curve], color=_LIMIT)
+    plane.plot(*zip(*scalar, strict=True), color=_SHARING, linestyle="--", marker="s", markersize=4)
+    rates = [code.rate(unit=codes.unit) for code in codes.codes]
+    plane.plot(rates, codes.distortions, "o", color=_CODES, markersize=4)
+    plane.set(xlabel=f"rate R, {codes.unit} per letter", ylabel=f"distortion D, {codes.unit} per letter")
+    plane.set_xlim(left=0)
+    plane.set_ylim(bottom=0)
+    n = [code.length for code in codes.codes]
+    lengths.axhline(codes.time_sharing, color=_SHARING, linestyle="--", label="time-sharing of scalar codes")
+    lengths.plot(n, codes.distortions, "o-", color=_CODES, markersize=5, linewidth=1, label="codes of length n")
+    lengths.axhline(codes.limit, color=_LIMIT, label="limit R_IBQ")
+    lengths.set(xlabel="length n", title=f"D at R = {codes.rate:g}", xticks=n)
+    lengths.legend(frameon=False)
+    _write(figure, path)
+
+
+def draw_binary(
+    codes: Sequence[tuple[BinaryCode, float]],
+    random: Sequence[tuple[int, float]],
+    failures: Mapping[str, Sequence[tuple[int, float]]],
+    path: Path,
+    noise: float,
+) -> None:
+    """Codes for the binary symmetric source by length, and how often joint-typicality encoding fails.
+
+    Args:
+        codes: each with the share of the way from time-sharing to the limit that it goes at its own rate.
+        random: length and that share for the mean over random codebooks.
+        failures: for each named ε, length and probability of failure.
+    """
+    figure, (axes, lower) = _page(f"Binary symmetric source, noise {noise:g}", 2, 1, (6.4, 6.4))
+    axes.axhline(1, color=_LIMIT)
+    axes.axhline(0, color=_SHARING, linestyle="--")
+    axes.text(2, 1.04, "limit", color=_LIMIT, fontsize=9)
+    axes.text(2, 0.04, "time-sharing", color=_SHARING, fontsize=9)
+    axes.plot(*zip(*random, strict=True), color=_INK, linewidth=1.2, label="random codebook (mean), rate ½")
+    for number, (code, share) in enumerate(codes):
+        axes.plot(code.length, share, "o", color=_CODES, markersize=5)
+        above = number % 2 == 0
+        axes.annotate(
+            code.name,
+            (code.length, share),
+            xytext=(0, 6 if above else -6),
+            textcoords="offset points",
+            fontsize=8,
+            ha="center",
+            va="bottom" if above else "top",
+        )
+    axes.set(xscale="log", xlim=(1.8, 4500), ylim=(-0.85, 1.18), ylabel="share of the possible gain")
+    axes.legend(frameon=False, loc="lower right")
+    for (name, points), style in zip(failures.items(), ("-", "--", ":", "-."), strict=False):
+        lower.plot(*zip(*points, strict=True), color=_INK, linestyle=style, label=name)
+    lower.set(xscale="log", xlabel="length n", ylabel="no typical codeword: probability", xlim=(1.8, 4500))
+    lower.legend(frameon=False)
+    _write(figure, path)
+
+
+def _page(title: str, rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for each in axes:
+        each.spines[["top", "right"]].set_visible(False)
+    axes[0].set_title(title)
+    return figure, axes
+
+
+def _write(figure: "Figure", path: Path) -> None:
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in known:
+        raise TheoryError(f"expected a picture that ends in one of {', '.join(sorted(known))}, got {path.name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
