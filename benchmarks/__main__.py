@@ -5,7 +5,10 @@ import sys
 import torch
 
 from agrlearn.errors import AgrLearnError, look_up
-from benchmarks.core import BENCHMARKS
+from benchmarks.core import BENCHMARKS as CORE
+from benchmarks.growth import growth
+
+BENCHMARKS = {**CORE, "growth": growth}
 
 
 def main() -> None:
