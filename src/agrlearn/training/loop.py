@@ -295,6 +295,11 @@ def _check(
         )
     if recipe.patience is not None and validation_set is None:
         raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
+    if engine.world_size != world_size():
+        raise RecipeError(
+            f"torch.distributed runs {world_size()} processes, the Fabric {engine.world_size}; pass the Fabric that "
+            "launched them, after its launch()"
+        )
     if recipe.batch_size < recipe.accumulate * engine.world_size:
         raise RecipeError(
             f"batch_size={recipe.batch_size} groups cannot be cut into accumulate={recipe.accumulate} parts on each of "
