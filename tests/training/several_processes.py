@@ -94,7 +94,7 @@ if __name__ == "__main__":
     engine.launch()
     assert world_size() == 2
     folder = Path(sys.argv[1])
-    with pytest.raises(RecipeError, match="torch.distributed runs 2 processes, the Fabric 1"):
+    with pytest.raises(RecipeError, match="runs 2 processes, the Fabric 1"):
         fit(make_network(False), make_data(), make_recipe())
     if sys.argv[2:] == ["first-epoch"]:
         stop_after_an_epoch(engine, folder / "run")
