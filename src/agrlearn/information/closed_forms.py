@@ -1,4 +1,4 @@
-"""Mutual information where it needs no critic: finite alphabets, Gaussians, and nearest neighbours in few dimensions."""
+"""Mutual information without a critic: finite alphabets, Gaussians, and nearest neighbours in few dimensions."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from scipy.special import digamma, xlogy
 from sklearn.neighbors import KDTree, NearestNeighbors
 
 from agrlearn.errors import DataError, ShapeError
-from agrlearn.information.samples import as_sample_pair, is_constant
+from agrlearn.information.samples import as_sample_pair, first_copies, is_constant
 
 
 def discrete_information(joint: Any) -> float:
@@ -56,11 +56,12 @@ def gaussian_information(covariance: Any, x_features: int) -> float:
 
 
 def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
-    """I(X;Y) in nats from k nearest neighbours, for few dimensions (Kraskov, Stögbauer and Grassberger 2004, first form).
+    """I(X;Y) in nats from k nearest neighbours, in few dimensions (Kraskov, Stögbauer and Grassberger 2004).
 
     Its bias is small up to about five dimensions and grows quickly after that. Samples with ties, such as mixtures of
     discrete and continuous values, are counted as Gao et al. (2017) do: where the k-th neighbour is at distance 0, all
-    samples at distance 0 are. Each column is scaled to unit variance first.
+    samples at distance 0 are. Whole samples that are there a few times count once, and each column is scaled to unit
+    variance first.
 
     Args:
         x, y: (samples, ...) numbers or booleans.
@@ -71,6 +72,10 @@ def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
         raise DataError(f"expected at least 1 neighbor, got {neighbors}")
     if is_constant(x_columns) or is_constant(y_columns):
         return 0.0
+    kept = first_copies(x_columns, y_columns)
+    if len(kept) < neighbors + 2:
+        raise DataError(f"only {len(kept)} samples are left without copies, expected at least {neighbors + 2}")
+    x_columns, y_columns = x_columns[kept], y_columns[kept]
     x_columns, y_columns = _unit_variance(x_columns), _unit_variance(y_columns)
     both = numpy.concatenate([x_columns, y_columns], axis=1)
     search = NearestNeighbors(n_neighbors=neighbors, metric="chebyshev").fit(both)

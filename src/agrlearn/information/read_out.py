@@ -11,7 +11,7 @@ from agrlearn.information.bounds import Bound, log_mean_exp
 from agrlearn.information.pair_critics import PairCritic, SeparableCritic
 from agrlearn.information.pairs import all_pairs, shifted
 
-_PAIRS_AT_MOST = {True: 2**24, False: 2**20}  # for separable critics, and for others, whose pairs cost a network each
+_PAIRS_AT_MOST = {True: 2**24, False: 2**17}  # for separable critics, and for others, whose pairs cost a network each
 
 
 @dataclass(frozen=True)

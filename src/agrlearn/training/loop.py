@@ -21,6 +21,7 @@ from agrlearn.networks.cost import count_parameters
 from agrlearn.seeding import derive_seed, generator
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
+from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.mixup import mix_groups
 from agrlearn.training.objective import cross_entropy
@@ -74,6 +75,8 @@ def fit(
     _check_labels(train_set, network)
     if recipe.patience is not None and validation_set is None:
         raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
+    if recipe.track_information:
+        check_trackable(network, validation_set)
     run = None if run_dir is None else RunDirectory(run_dir, _identity(network, train_set, validation_set, recipe))
 
     network.train()
@@ -190,10 +193,12 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
     state.check_finite()
     totals = state.totals
     answers = totals.groups * state.network.fold
-    evaluation = None
+    evaluation = plane = None
     last = state.epoch + 1 == recipe.epochs
     if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
         evaluation = evaluate(state.network, validation_set)
+        if recipe.track_information:
+            plane = measure_information(state.network, validation_set, recipe.seed)
     seen_before = state.records[-1].objects_seen if state.records else 0
     record = EpochRecord(
         epoch=state.epoch + 1,
@@ -206,6 +211,7 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
         objects_seen=seen_before + answers,
         validation_error=evaluation.error if evaluation else None,
         validation_nll=evaluation.nll if evaluation else None,
+        **(vars(plane) if plane else {}),
     )
     state.records.append(record)
     state.totals = EpochTotals.zero(totals.loss.device)
@@ -227,7 +233,8 @@ def _identity(
     """What makes a run this run: two runs of equal identity reach equal weights."""
     own = {"network": type(network).__name__, "fold": network.fold, "parameters": count_parameters(network)}
     return {
-        "recipe": recipe.model_dump(),
+        # Left out where it is off, as it is in the runs of versions that did not have it.
+        "recipe": recipe.model_dump(exclude=None if recipe.track_information else {"track_information"}),
         "network": network.description or own,
         "training data": _fingerprint(train_set),
         "validation data": None if validation_set is None else _fingerprint(validation_set),
