@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,8 +24,9 @@ from agrlearn.seeding import derive_seed, generator
 _FEWEST_SAMPLES = 60
 _VALIDATION_SHARE = 8  # one in eight samples of a part decides when its critic stops
 _AVERAGING = 0.98  # the critic that is kept is an average over about the last 50 steps
-_WEIGHT_DECAY = 1.0
+_VALIDATION_AT_MOST = 1024
 _WARM_UP = 20
+_LOOK_EVERY = 5
 _ORDER, _CRITIC, _BATCHES = range(3)  # random streams
 
 
@@ -40,7 +41,7 @@ class Estimate:
     spread: float
     """Standard error of `nats` over the parts of the sample; with 3 parts, itself known only roughly."""
     curves: tuple[tuple[float, ...], ...]
-    """For each critic, the bound on its validation samples after every pass over its part."""
+    """For each critic, the bound on its validation samples after every 5 steps."""
     warnings: tuple[str, ...] = ()
     """What a reader of the figure should know; empty when all is well."""
 
@@ -62,7 +63,7 @@ class _Training:
     shifts: int
     batch_size: int
     learning_rate: float
-    epochs: int
+    steps: int
     patience: int
 
 
@@ -77,8 +78,8 @@ def estimate(
     parts: int = 3,
     batch_size: int = 512,
     learning_rate: float = 1e-3,
-    epochs: int = 60,
-    patience: int = 8,
+    steps: int = 300,
+    patience: int = 40,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Estimate:
@@ -101,8 +102,8 @@ def estimate(
         shifts: how many, for marginals="shifts".
         parts: how many critics; at least 3.
         batch_size: samples per step. Training is out of its depth past about log(batch_size) nats.
-        epochs: passes over a part at most.
-        patience: passes without a better bound on a part's validation samples before its critic stops.
+        steps: of each critic, at most.
+        patience: steps without a better bound on a part's validation samples before its critic stops.
         progress: show a progress bar; on a terminal by default.
 
     >>> random = torch.Generator().manual_seed(0)
@@ -113,10 +114,10 @@ def estimate(
     """
     look_up(BOUNDS, bound, "bound")
     look_up(MARGINALS, marginals, "way to make independent pairs")
-    if parts < 3 or batch_size < 2 or min(shifts, epochs, patience) < 1 or not learning_rate > 0:
+    if parts < 3 or batch_size < 2 or min(shifts, steps, patience) < 1 or not learning_rate > 0:
         raise RecipeError(
-            "expected parts of at least 3, a batch_size of at least 2, and shifts, epochs, patience and learning_rate "
-            f"above 0, got {parts}, {batch_size}, {shifts}, {epochs}, {patience} and {learning_rate}"
+            "expected parts of at least 3, a batch_size of at least 2, and shifts, steps, patience and learning_rate "
+            f"above 0, got {parts}, {batch_size}, {shifts}, {steps}, {patience} and {learning_rate}"
         )
     x_columns, y_columns = as_sample_pair(x, y, max(_FEWEST_SAMPLES, 20 * parts))
     for name, columns in (("x", x_columns), ("y", y_columns)):
@@ -133,7 +134,7 @@ def estimate(
     else:
         look_up(CRITICS, critic, "critic")
         xs, ys = spread_out(x_columns[kept]), spread_out(y_columns[kept])
-    training = _Training(bound, marginals, shifts, batch_size, learning_rate, epochs, patience)
+    training = _Training(bound, marginals, shifts, batch_size, learning_rate, steps, patience)
     order = torch.randperm(len(xs), generator=generator(seed, _ORDER)).chunk(parts)
     critics, curves = [], []
     console = Console(stderr=True)
@@ -141,11 +142,11 @@ def estimate(
         console=console, transient=True, disable=not (console.is_terminal if progress is None else progress)
     ) as bar:
         for number, part in enumerate(order):
-            task = bar.add_task(f"critic {number + 1} of {parts}", total=epochs)
+            task = bar.add_task(f"critic {number + 1} of {parts}", total=steps)
             fresh = _fresh_critic(critic, xs, ys, derive_seed(seed, _CRITIC, number))
             random = generator(seed, _BATCHES, number)
-            curves.append(_train(fresh, xs[part], ys[part], training, random, partial(bar.advance, task)))
-            bar.update(task, completed=epochs)
+            curves.append(_train(fresh, xs[part], ys[part], training, random, partial(bar.advance, task, _LOOK_EVERY)))
+            bar.update(task, completed=steps)
             critics.append(fresh)
     outs = [
         read_out([c for other, c in enumerate(critics) if other != number], xs[part], ys[part], BOUNDS[bound])
@@ -173,42 +174,47 @@ def _train(
     """Ascend the bound on most of the samples; keep the averaged weights that do best on the rest."""
     if not any(parameter.requires_grad for parameter in critic.parameters()):
         return []
-    held_out = len(x) // _VALIDATION_SHARE
-    batch_size = min(training.batch_size, len(x) - held_out)
+    held_out = min(len(x) // _VALIDATION_SHARE, _VALIDATION_AT_MOST)
     objective: Bound = MovingAverage() if training.bound == "dv-average" else BOUNDS[training.bound]
     scores = MARGINALS[training.marginals]
-    optimizer = torch.optim.AdamW(
-        critic.parameter_groups(training.learning_rate), weight_decay=_WEIGHT_DECAY, fused=True
-    )
+    optimizer = torch.optim.AdamW(critic.parameter_groups(training.learning_rate), weight_decay=0.0, fused=True)
     full_speed = [settings["lr"] for settings in optimizer.param_groups]
     parameters = list(critic.parameters())
     averages = [parameter.detach().clone() for parameter in parameters]
-    best, best_averages, best_epoch = -math.inf, averages, 0
+    best, best_averages, best_step = -math.inf, averages, 0
     curve: list[float] = []
-    step = 0
-    for epoch in range(training.epochs):
-        order = held_out + torch.randperm(len(x) - held_out, generator=random)
-        for batch in order[: len(order) // batch_size * batch_size].split(batch_size):
-            step += 1
-            for settings, speed in zip(optimizer.param_groups, full_speed, strict=True):
-                settings["lr"] = speed * min(1.0, step / _WARM_UP)
-            value = objective(*scores(critic, *critic.parts(x[batch], y[batch]), training.shifts, random))
-            if torch.isfinite(value):
-                optimizer.zero_grad(set_to_none=True)
-                (-value).backward()
-                optimizer.step()
-            torch._foreach_lerp_(averages, [p.detach() for p in parameters], 1 - min(_AVERAGING, step / (step + 10)))
+    batches = _batches(held_out, len(x), training.batch_size, random)
+    for step in range(1, training.steps + 1):
+        for settings, speed in zip(optimizer.param_groups, full_speed, strict=True):
+            settings["lr"] = speed * min(1.0, step / _WARM_UP)
+        batch = next(batches)
+        value = objective(*scores(critic, *critic.parts(x[batch], y[batch]), training.shifts, random))
+        if torch.isfinite(value):
+            optimizer.zero_grad(set_to_none=True)
+            (-value).backward()
+            optimizer.step()
+        torch._foreach_lerp_(averages, [p.detach() for p in parameters], 1 - min(_AVERAGING, step / (step + 10)))
+        if step % _LOOK_EVERY and step < training.steps:
+            continue
         current = [parameter.detach().clone() for parameter in parameters]
         _assign(parameters, averages)
         curve.append(read_out([critic], x[:held_out], y[:held_out], BOUNDS[training.bound]).of_average)
         _assign(parameters, current)
         advance()
         if curve[-1] > best:
-            best, best_averages, best_epoch = curve[-1], [average.clone() for average in averages], epoch
-        elif epoch - best_epoch >= training.patience:
+            best, best_averages, best_step = curve[-1], [average.clone() for average in averages], step
+        elif step - best_step >= training.patience:
             break
     _assign(parameters, best_averages)
     return curve
+
+
+def _batches(first: int, last: int, batch_size: int, random: torch.Generator) -> Iterator[Tensor]:
+    """Batches of the numbers from `first` to `last`, without end; each pass in a new order, its remainder left out."""
+    batch_size = min(batch_size, last - first)
+    while True:
+        order = first + torch.randperm(last - first, generator=random)
+        yield from order[: len(order) // batch_size * batch_size].split(batch_size)
 
 
 def _assign(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
@@ -242,6 +248,7 @@ def _summary(
         )
     if nats - lower_bound > max(0.02, 0.1 * lower_bound):
         warnings.append(f"the samples are few for what is learned: {nats - lower_bound:.2f} nats are extrapolated")
-    if any(len(curve) == training.epochs and max(curve) == curve[-1] for curve in curves):
-        warnings.append(f"a critic was still learning after {training.epochs} epochs; raise epochs")
+    looks = math.ceil(training.steps / _LOOK_EVERY)
+    if any(len(curve) == looks and max(curve[:-2], default=-math.inf) < max(curve) - 0.002 for curve in curves):
+        warnings.append(f"a critic was still learning after {training.steps} steps; raise steps")
     return Estimate(nats, lower_bound, float(figures.std(ddof=1) / math.sqrt(len(figures))), curves, tuple(warnings))

@@ -69,7 +69,10 @@ class SeparableCritic(PairCritic):
     def parameter_groups(self, learning_rate: float) -> list[dict[str, object]]:
         slow = [parameter for side in (self.x_side, self.y_side) for parameter in side.network.parameters()]
         fast = [parameter for parameter in self.parameters() if all(parameter is not other for other in slow)]
-        return [{"params": slow, "lr": learning_rate / 2}, {"params": fast, "lr": 4 * learning_rate}]
+        return [
+            {"params": slow, "lr": learning_rate / 2, "weight_decay": 1.0},
+            {"params": fast, "lr": 4 * learning_rate, "weight_decay": 1.0},
+        ]
 
 
 class _Side(nn.Module):

@@ -16,9 +16,9 @@ from agrlearn.errors import ShapeError
 def gaussian_scores(t: Tensor, means: Tensor, noise: float) -> Tensor:
     """log p(t_i | x_j), but for a constant: (samples, features) draws and means -> (samples, samples).
 
-    >>> gaussian_scores(torch.tensor([[1.0], [0.0]]), torch.zeros(2, 1), 0.5)
+    >>> gaussian_scores(torch.tensor([[1.0], [2.0]]), torch.zeros(2, 1), 0.5)
     tensor([[-2., -2.],
-            [0., 0.]], dtype=torch.float64)
+            [-8., -8.]], dtype=torch.float64)
     """
     if len(t) < 2:
         raise ShapeError(f"expected at least 2 samples to compare with each other, got {len(t)}")
