@@ -5,9 +5,11 @@ import sys
 import torch
 
 from agrlearn.errors import AgrLearnError, look_up
-from benchmarks.core import BENCHMARKS
+from benchmarks.core import BENCHMARKS as CORE
+from benchmarks.critic import critic
 from benchmarks.information import information
 
+BENCHMARKS = {**CORE, "critic": critic}
 LONG = {"information": information}
 
 

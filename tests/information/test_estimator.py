@@ -117,6 +117,18 @@ def test_booleans_and_integers_give_the_discrete_information():
     assert estimate(labels, labels, **QUICK).nats == pytest.approx(math.log(4), abs=0.1)
 
 
+@pytest.mark.parametrize("kind", ["uniform with noise", "discrete and continuous"])
+def test_where_densities_end_abruptly_the_bound_still_holds(kind):
+    random = numpy.random.default_rng(0)
+    if kind == "uniform with noise":
+        x = random.random(2000)
+        y, truth = x + 0.5 * random.random(2000), 0.25 + math.log(2)
+    else:
+        x = random.integers(0, 5, 2000)
+        y, truth = x + 2 * random.random(2000), math.log(5) - 0.8 * math.log(2)
+    assert 0.75 * truth < estimate(x, y, **QUICK).lower_bound < truth + 0.02
+
+
 def log_ratio(x, y, rho=0.8):
     return (-0.5 * math.log(1 - rho**2) - (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - rho**2))).squeeze(1)
 

@@ -9,6 +9,7 @@ from agrlearn.cli.demo import demo
 from agrlearn.cli.evaluate import evaluate
 from agrlearn.cli.export import export
 from agrlearn.cli.info import info
+from agrlearn.cli.information import information
 from agrlearn.cli.predict import predict
 from agrlearn.cli.reproduce import reproduce
 from agrlearn.cli.train import train
@@ -19,7 +20,7 @@ app = App(
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
     "time between a free ensemble and more throughput. Start with: agrlearn demo",
 )
-for command in (demo, train, predict, evaluate, export, info, reproduce):
+for command in (demo, train, predict, evaluate, export, info, information, reproduce):
     app.command(command)
 
 
