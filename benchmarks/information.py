@@ -154,8 +154,8 @@ def information() -> list[str]:
         "learning cost. *optimal*: the error of the true log-ratio's mean on the same samples, which no estimator is",
         "expected to beat. *KSG*: `ksg_information`. Seconds are processor time on a shared machine.",
         "",
-        "| samples | nats | estimate | error | aim | deviation of one set | lower bound | optimal | KSG | s | longest "
-        "| sets |",
+        "| samples | nats | estimate | error | aim | deviation of one set | lower bound | optimal | KSG | s "
+        "| longest s | sets |",
         "|---|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     ours = {}

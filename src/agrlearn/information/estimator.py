@@ -21,7 +21,7 @@ from agrlearn.information.read_out import ReadOut, read_out
 from agrlearn.information.samples import as_sample_pair, first_copies, is_constant, spread_out
 from agrlearn.seeding import derive_seed, generator
 
-_FEWEST_SAMPLES = 60
+_FEWEST_SAMPLES = 20  # in each part
 _VALIDATION_SHARE = 8  # one in eight samples of a part decides when its critic stops
 _AVERAGING = 0.98  # the critic that is kept is an average over about the last 50 steps
 _VALIDATION_AT_MOST = 1024
@@ -104,6 +104,7 @@ def estimate(
         batch_size: samples per step. Training is out of its depth past about log(batch_size) nats.
         steps: of each critic, at most.
         patience: steps without a better bound on a part's validation samples before its critic stops.
+        seed: decides the parts, the critics' beginnings and the batches.
         progress: show a progress bar; on a terminal by default.
 
     >>> random = torch.Generator().manual_seed(0)
@@ -112,47 +113,51 @@ def estimate(
     >>> 0.2 < estimate(x, y, steps=100).nats < 0.5
     True
     """
-    look_up(BOUNDS, bound, "bound")
-    look_up(MARGINALS, marginals, "way to make independent pairs")
-    if parts < 3 or batch_size < 2 or min(shifts, steps, patience) < 1 or not learning_rate > 0:
-        raise RecipeError(
-            "expected parts of at least 3, a batch_size of at least 2, and shifts, steps, patience and learning_rate "
-            f"above 0, got {parts}, {batch_size}, {shifts}, {steps}, {patience} and {learning_rate}"
-        )
-    x_columns, y_columns = as_sample_pair(x, y, max(_FEWEST_SAMPLES, 20 * parts))
+    training = _Training(bound, marginals, shifts, batch_size, learning_rate, steps, patience)
+    _check(training, parts)
+    x_columns, y_columns = as_sample_pair(x, y, _FEWEST_SAMPLES * parts)
     for name, columns in (("x", x_columns), ("y", y_columns)):
         if is_constant(columns):
             return Estimate(0.0, 0.0, 0.0, (), (f"{name} is constant, so there is no information",))
     kept = first_copies(x_columns, y_columns)
-    notes = []
-    if len(kept) < len(x_columns):
-        notes.append(f"{len(x_columns) - len(kept)} of {len(x_columns)} samples are copies of others and were left out")
-        if len(kept) < 20 * parts:
-            raise DataError(f"only {len(kept)} samples are left without copies, expected at least {20 * parts}")
+    if len(kept) < _FEWEST_SAMPLES * parts:
+        raise DataError(f"expected at least {_FEWEST_SAMPLES * parts} samples, got {len(kept)} beside their copies")
     if callable(critic):
         xs, ys = (_as_tensor(values)[torch.from_numpy(kept)] for values in (x, y))
     else:
         look_up(CRITICS, critic, "critic")
         xs, ys = spread_out(x_columns[kept]), spread_out(y_columns[kept])
-    training = _Training(bound, marginals, shifts, batch_size, learning_rate, steps, patience)
     order = torch.randperm(len(xs), generator=generator(seed, _ORDER)).chunk(parts)
-    critics, curves = [], []
-    console = Console(stderr=True)
-    with Progress(
-        console=console, transient=True, disable=not (console.is_terminal if progress is None else progress)
-    ) as bar:
+    critics = [_fresh_critic(critic, xs, ys, derive_seed(seed, _CRITIC, number)) for number in range(parts)]
+    curves = []
+    with _progress_bar(progress) as bar:
         for number, part in enumerate(order):
             task = bar.add_task(f"critic {number + 1} of {parts}", total=steps)
-            fresh = _fresh_critic(critic, xs, ys, derive_seed(seed, _CRITIC, number))
+            advance = partial(bar.advance, task, _LOOK_EVERY)
             random = generator(seed, _BATCHES, number)
-            curves.append(_train(fresh, xs[part], ys[part], training, random, partial(bar.advance, task, _LOOK_EVERY)))
+            curves.append(tuple(_train(critics[number], xs[part], ys[part], training, random, advance)))
             bar.update(task, completed=steps)
-            critics.append(fresh)
     outs = [
         read_out([c for other, c in enumerate(critics) if other != number], xs[part], ys[part], BOUNDS[bound])
         for number, part in enumerate(order)
     ]
-    return _summary(outs, tuple(map(tuple, curves)), training, notes)
+    return _summary(outs, tuple(curves), training, len(x_columns) - len(kept))
+
+
+def _check(training: _Training, parts: int) -> None:
+    look_up(BOUNDS, training.bound, "bound")
+    look_up(MARGINALS, training.marginals, "way to make independent pairs")
+    counts = (training.shifts, training.steps, training.patience)
+    if parts < 3 or training.batch_size < 2 or min(counts) < 1 or not 0 < training.learning_rate < math.inf:
+        raise RecipeError(
+            "expected parts of at least 3, a batch_size of at least 2, and shifts, steps, patience and learning_rate "
+            f"above 0, got {parts}, {training.batch_size}, {', '.join(map(str, counts))} and {training.learning_rate}"
+        )
+
+
+def _progress_bar(shown: bool | None) -> Progress:
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=not (console.is_terminal if shown is None else shown))
 
 
 def _as_tensor(values: Any) -> Tensor:
@@ -223,9 +228,7 @@ def _assign(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
             parameter.copy_(value)
 
 
-def _summary(
-    outs: list[ReadOut], curves: tuple[tuple[float, ...], ...], training: _Training, notes: list[str]
-) -> Estimate:
+def _summary(outs: list[ReadOut], curves: tuple[tuple[float, ...], ...], training: _Training, copies: int) -> Estimate:
     figures = numpy.array([out.corrected for out in outs])
     if not numpy.isfinite(figures).all():
         raise TrainingError("the critic's scores are not finite; lower learning_rate, or mend the critic")
@@ -234,8 +237,8 @@ def _summary(
     nats = min(max(0.0, float(figures.mean())), 2 * lower_bound)
     pairs = {"permutation": 1, "shifts": training.shifts, "all": training.batch_size - 1}[training.marginals]
     supported = math.log(pairs + 1) if training.bound == "infonce" else 0.5 * math.log(pairs * training.batch_size)
-    warnings = list(notes)
-    if curves and nats > supported * (0.9 if training.bound == "infonce" else 1.0):
+    warnings = [f"{copies} samples are copies of others and were left out"] if copies else []
+    if any(curves) and nats > supported * (0.9 if training.bound == "infonce" else 1.0):
         warnings.append(
             f"{nats:.2f} nats is past what batches of {training.batch_size} with {pairs} independent pairs a sample "
             f"support, about {supported:.1f}; raise batch_size, or read the figure as a lower bound"
