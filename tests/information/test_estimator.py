@@ -12,7 +12,7 @@ from agrlearn.information import estimator
 from agrlearn.information.bounds import BOUNDS
 from agrlearn.information.estimator import estimate
 
-QUICK = dict(steps=150, batch_size=128)
+QUICK = dict(steps=100, batch_size=128)
 
 
 def gaussian(count, dimension, nats, seed=0):
