@@ -10,6 +10,7 @@ from agrlearn.cli.engine import process_number
 from agrlearn.cli.evaluate import evaluate
 from agrlearn.cli.export import export
 from agrlearn.cli.info import info
+from agrlearn.cli.information import information
 from agrlearn.cli.predict import predict
 from agrlearn.cli.reproduce import reproduce
 from agrlearn.cli.sweep import sweep
@@ -22,7 +23,7 @@ app = App(
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
     "time between a free ensemble and more throughput. Start with: agrlearn demo",
 )
-for command in (demo, train, predict, evaluate, export, info, sweep, reproduce, theory):
+for command in (demo, train, predict, evaluate, export, info, information, sweep, reproduce, theory):
     app.command(command)
 
 

@@ -25,6 +25,7 @@ from agrlearn.ranks import any_rank, on_rank_zero, synchronized_batch_norm, told
 from agrlearn.seeding import derive_seed, generator
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
+from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.mixup import Mixture, mix_groups
 from agrlearn.training.objective import cross_entropy
@@ -253,10 +254,12 @@ def _information(
 def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
     totals = state.gather_totals()
     answers = totals.groups * state.network.fold
-    evaluation = None
+    evaluation = plane = None
     last = state.epoch + 1 == recipe.epochs
     if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
         evaluation = evaluate(state.network, validation_set, sharded=True)
+        if recipe.track_information:
+            plane = measure_information(state.network, validation_set, recipe.seed)
     seen_before = state.records[-1].objects_seen if state.records else 0
     record = EpochRecord(
         epoch=state.epoch + 1,
@@ -269,6 +272,7 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
         objects_seen=seen_before + answers,
         validation_error=evaluation.error if evaluation else None,
         validation_nll=evaluation.nll if evaluation else None,
+        **(vars(plane) if plane else {}),
     )
     state.records.append(record)
     state.totals = EpochTotals.zero(totals.loss.device)
@@ -295,6 +299,8 @@ def _check(
         )
     if recipe.patience is not None and validation_set is None:
         raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
+    if recipe.track_information:
+        check_trackable(network, validation_set)
     if engine.world_size != world_size():
         raise RecipeError(
             f"torch.distributed runs {world_size()} processes, the Fabric {engine.world_size}; pass the Fabric that "

@@ -67,6 +67,9 @@ class Recipe(BaseModel):
     evaluate_every: Annotated[int, Field(ge=1)] = 1
     """Epochs between two evaluations on the validation set; the last epoch is always evaluated."""
 
+    track_information: bool = False
+    """Record I(X;T) and I(Y;T) on the validation set after every evaluated epoch; needs a network with noise > 0."""
+
     patience: Annotated[int, Field(ge=1)] | None = None
     """Stop after so many epochs without a better likelihood on the validation set, and keep the best epoch's weights;
     without it, all epochs are trained and the last weights kept (as in the paper)."""
