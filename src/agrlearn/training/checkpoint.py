@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -15,9 +16,9 @@ from typing import Any
 import torch
 
 from agrlearn.errors import RunError
-from agrlearn.files import one_process_at_a_time, write_atomically
+from agrlearn.files import one_process_at_a_time, parse_json, read_small_text, write_atomically
 from agrlearn.ranks import rank
-from agrlearn.training.history import EpochRecord
+from agrlearn.training.history import EPOCH_RECORD, EpochRecord
 
 NETWORK_FILE = "network.safetensors"
 RUN_FILE = "run.json"
@@ -118,13 +119,19 @@ class RunDirectory:
 
 
 def _read_checkpoint(file: Path) -> dict[str, Any]:
-    content = file.read_bytes()
-    digest, state = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(state).digest() == digest:
-        try:
-            return torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
-        except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError):
-            pass
+    try:
+        with file.open("rb") as content:
+            # A file of any size is judged before it is held in memory: torch does not compress, so what is compressed
+            # was made by someone else, perhaps to fill the memory.
+            with zipfile.ZipFile(content) as records:
+                stored = all(record.compress_type == zipfile.ZIP_STORED for record in records.infolist())
+            content.seek(0)
+            digest = content.read(_DIGEST_BYTES)
+            if stored and hashlib.file_digest(content, "sha256").digest() == digest:
+                content.seek(_DIGEST_BYTES)
+                return torch.load(io.BytesIO(content.read()), map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError, zipfile.BadZipFile):
+        pass
     raise RunError(f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file")
 
 
@@ -134,8 +141,9 @@ def read_run(path: str | Path) -> dict[str, Any]:
     if not file.is_file():
         raise RunError(f"{path} is not a run directory: it has no {RUN_FILE}; `agrlearn train` makes one")
     try:
-        about = json.loads(file.read_text())
-        known = about["format"] == _FORMAT and isinstance(about["identity"], dict)
+        about = parse_json(read_small_text(file))
+        known = about["format"] == _FORMAT and isinstance(about["versions"], dict)
+        known &= isinstance(about["identity"], dict) and isinstance(about["identity"]["recipe"]["epochs"], int)
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
@@ -144,9 +152,15 @@ def read_run(path: str | Path) -> dict[str, Any]:
 
 
 def read_records(path: str | Path) -> list[EpochRecord]:
-    """The epochs of a run, from metrics.jsonl."""
+    """The epochs of a run, from metrics.jsonl; a last line that is not whole yet is left out."""
     file = Path(path) / METRICS_FILE
-    return [EpochRecord(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    if not file.exists():
+        return []
+    try:
+        lines = read_small_text(file).splitlines(keepends=True)
+        return [EPOCH_RECORD.validate_python(parse_json(line)) for line in lines if line.endswith("\n")]
+    except ValueError:
+        raise RunError(f"{file} does not hold the records of a run; `agrlearn train` writes it anew") from None
 
 
 def clear_run(path: str | Path) -> None:

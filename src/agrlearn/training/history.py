@@ -3,6 +3,8 @@
 import statistics
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+
 
 @dataclass(frozen=True)
 class EpochRecord:
@@ -25,6 +27,10 @@ class EpochRecord:
     """Objects passed through the network since the start: fold × groups."""
     validation_error: float | None = None
     validation_nll: float | None = None
+
+
+EPOCH_RECORD = TypeAdapter(EpochRecord)
+"""Checks what was read from a file."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, batches
+from agrlearn.data.labelled import LabelledSet, batches, told_of_lost_workers
 from agrlearn.errors import DataError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
@@ -103,7 +103,7 @@ def _train(
     regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
     state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
     if run is not None and checkpoint is not None:
-        state.load_state_dict(checkpoint)
+        state.load_state_dict(checkpoint, epochs=recipe.epochs, steps=len(sampler))
         run.write_records(state.records)
         if engine.global_rank > 0:  # the totals are kept by rank 0
             state.totals = EpochTotals.zero(engine.device)
@@ -117,7 +117,7 @@ def _train(
     own = () if engine.is_global_zero else (_RANK, engine.global_rank)
     with (
         torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
-        told_of_lost_ranks(run is not None),
+        told_of_lost_ranks(run is not None), told_of_lost_workers(),
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()
