@@ -25,7 +25,9 @@ app = App(
 for command in (demo, train, predict, evaluate, export, info, sweep, reproduce):
     app.command(command)
 
-_WORDS_OF_ALLOCATORS = ("allocate memory", "out of memory", "not enough memory", "overflow")
+_WORDS_OF_ALLOCATORS = (
+    "allocate memory", "out of memory", "not enough memory", "size calculation overflowed", "multiplication overflow",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,8 +6,8 @@ import json
 import pickle
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -54,12 +54,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise RunError(f"{self.path} is a file; a run needs a directory") from None
-        try:
-            self._lock.enter_context(one_process_at_a_time(self.path, wait=False))
-        except BlockingIOError:
-            raise RunError(
-                f"another process is training in {self.path}; wait for it, stop it, or use another run directory"
-            ) from None
+        self._lock.enter_context(_alone_in(self.path))
         # Through JSON and back, so that tuples and numbers compare as they were written.
         mine = json.loads(json.dumps(self._identity()))
         if (self.path / RUN_FILE).exists():
@@ -165,8 +160,24 @@ def read_records(path: str | Path) -> list[EpochRecord]:
 
 def clear_run(path: str | Path) -> None:
     """Remove a run's own files, so that it starts over; other files in the directory stay."""
-    for name in _ALL_FILES:
-        (Path(path) / name).unlink(missing_ok=True)
+    folder = Path(path)
+    if folder.is_dir():
+        with _alone_in(folder):
+            for name in _ALL_FILES:
+                (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Within this block no other process trains in the folder."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(one_process_at_a_time(folder, wait=False))
+        except BlockingIOError:
+            raise RunError(
+                f"another process is training in {folder}; wait for it, stop it, or use another run directory"
+            ) from None
+        yield
 
 
 def _line(record: EpochRecord) -> str:

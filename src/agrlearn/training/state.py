@@ -1,12 +1,13 @@
 """Everything that changes while a network trains, as one thing that can be saved and restored."""
 
 import textwrap
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from agrlearn.errors import RunError, TrainingError
 from agrlearn.information.regularizer import InformationRegularizer
@@ -83,12 +84,12 @@ class TrainingState:
 
     def check_finite(self) -> None:
         """End a run that has diverged."""
+        finite = bool(torch.isfinite(self.totals.loss))
         # A step with a finite loss can still overflow the weights.
-        weights = (parameter for parameter in self.network.parameters() if parameter.requires_grad)
-        lost = "loss is" if not torch.isfinite(self.totals.loss) else "weights are"
-        if lost == "loss is" or not all(torch.isfinite(values).all() for values in weights):
+        if not finite or not all(torch.isfinite(values).all() for values in _learned(self.network)):
             raise TrainingError(
-                f"the {lost} no longer finite in epoch {self.epoch + 1}; lower the learning rate, and check the data"
+                f"the {'weights are' if finite else 'loss is'} no longer finite in epoch {self.epoch + 1}; lower the "
+                "learning rate, and check the data"
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -154,6 +155,14 @@ class _Progress(BaseModel):
     records: list[EpochRecord]
     best_epoch: Annotated[StrictInt, Field(ge=0)]
     out_of_patience: StrictBool
+
+
+def _learned(network: nn.Module) -> Iterator[Tensor]:
+    """The parameters, and the averages of batch normalisation; other buffers may be infinite on purpose."""
+    yield from network.parameters()
+    for layer in network.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            yield from (average for average in layer.buffers() if average.is_floating_point())
 
 
 def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
