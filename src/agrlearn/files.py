@@ -35,6 +35,10 @@ def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = No
     """
     # File names that are no UTF-8 come in as surrogates, and go out as the bytes they were.
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)  # a pipe or a device is written to, never replaced
+        return
+    path = path.resolve()  # of a link, what it points to
     draft = path.with_name(f".{path.name}.draft")
     try:
         with draft.open("wb") as file:

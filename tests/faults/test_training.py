@@ -50,7 +50,7 @@ def test_bad_numbers_within_an_epoch_end_the_run_and_no_lost_weights_are_saved(v
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("rate", [1e6, 1e20, 1e38])
+@pytest.mark.parametrize("rate", [1e6, 1e20, 1e30])
 def test_a_run_that_diverges_ends_with_a_sentence_or_finite_weights(rate, optimizer, tmp_path):
     recipe = Recipe(epochs=6, batch_size=16, learning_rate=rate, optimizer=optimizer, schedule="constant")
     trained = network()

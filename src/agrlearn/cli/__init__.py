@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _leave("there is not enough memory for this; use a smaller network, batch, fold or image size")
     except ValueError as error:
-        if "null" not in str(error):
+        if "null" not in str(error) and not isinstance(error, UnicodeEncodeError):
             raise
-        _leave("a path or name holds a NUL character, which no file can have; check the arguments")
+        _leave("a path holds a character that no file's name can have, such as NUL; check the arguments")
 
 
 def _reason(error: CycloptsError) -> str:
