@@ -133,7 +133,7 @@ def test_any_command_line_ends_with_exit_code_0_or_2_and_no_traceback(folder, li
     assert code in (0, 2, 130), line
 
 
-@pytest.mark.parametrize("name", ["[/red]", "[bold]x", "[link=x]", "a\nb", "\x1b[31m", "\udcff", "🦊", "%s", " "])
+@pytest.mark.parametrize("name", ["[/red]", "[bold]x", "[link=x]", "a\nb", "\x1b[31m", "🦊", "%s", " "])
 def test_any_name_serves_for_a_run(folder, name):
     os.chdir(folder)
     assert call(["train", "t.csv", "--run-dir", name, *QUICK["train"]]) == 0

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agrlearn.errors import RecipeError
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
-from agrlearn.files import read_small_text, write_atomically
+from agrlearn.files import parse_json, read_small_text, write_atomically
 from agrlearn.training.checkpoint import NETWORK_FILE, read_records
 from agrlearn.training.history import History
 from agrlearn.training.recipe import Recipe
@@ -48,7 +48,12 @@ class Trial:
     def is_done(self) -> bool:
         """Whether the directory holds the finished run of these very settings."""
         file = self.run_dir / _TRIAL_FILE
-        return (self.run_dir / NETWORK_FILE).exists() and file.exists() and json.loads(file.read_text()) == self._told()
+        if not (self.run_dir / NETWORK_FILE).exists() or not file.exists():
+            return False
+        try:
+            return parse_json(read_small_text(file)) == self._told()
+        except ValueError:
+            return False  # it is trained again, and written anew
 
     def note_down(self) -> None:
         """Leave in the directory what was trained there."""
