@@ -3,6 +3,8 @@
 import statistics
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+
 
 @dataclass(frozen=True)
 class EpochRecord:
@@ -33,6 +35,10 @@ class EpochRecord:
     """At most I(Y;T), Y being the group's labels: by the other groups' known p(t|x)."""
     y_information_bound: float | None = None
     """At most I(Y;T), by Theorem 3: H(Y) − cross-entropy of the heads."""
+
+
+EPOCH_RECORD = TypeAdapter(EpochRecord)
+"""Checks what was read from a file."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, batches
+from agrlearn.data.labelled import LabelledSet, batches, told_of_lost_workers
 from agrlearn.errors import DataError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
@@ -31,7 +31,13 @@ from agrlearn.training.mixup import Mixture, mix_groups
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
-from agrlearn.training.setup import learning_rate_at, make_optimizer, make_regularizer, set_learning_rate
+from agrlearn.training.setup import (
+    learning_rate_at,
+    make_optimizer,
+    make_regularizer,
+    set_learning_rate,
+    told_of_single_groups,
+)
 from agrlearn.training.state import EpochTotals, TrainingState
 
 Augment = Callable[[Objects, torch.Generator], Objects]
@@ -104,7 +110,7 @@ def _train(
     regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
     state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
     if run is not None and checkpoint is not None:
-        state.load_state_dict(checkpoint)
+        state.load_state_dict(checkpoint, epochs=recipe.epochs, steps=len(sampler))
         run.write_records(state.records)
         if engine.global_rank > 0:  # the totals are kept by rank 0
             state.totals = EpochTotals.zero(engine.device)
@@ -118,7 +124,7 @@ def _train(
     own = () if engine.is_global_zero else (_RANK, engine.global_rank)
     with (
         torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
-        told_of_lost_ranks(run is not None),
+        told_of_lost_ranks(run is not None), told_of_lost_workers(), told_of_single_groups(),
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()
@@ -202,7 +208,7 @@ def train_step(
     ranks = world_size()
     # The engine averages gradients over the processes; with this factor that is the mean over all groups.
     share = ranks * len(labels) / total
-    pieces = min(recipe.accumulate, total // ranks)
+    pieces = max(1, min(recipe.accumulate, total // (2 * ranks)))  # batch normalisation needs two groups in each
     bounds = [len(labels) * piece // pieces for piece in range(pieces + 1)]
     state.optimizer.zero_grad(set_to_none=True)
     for first, end in itertools.pairwise(bounds):
