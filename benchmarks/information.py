@@ -173,7 +173,7 @@ def information() -> list[str]:
         )
     else:
         lines += [
-            "The same first 3 sample sets, and as many seconds (its steps are chosen to fill them): two hidden layers",
+            "The same first 3 sample sets, and about as many seconds (a trial of 200 steps decides): two hidden layers",
             "of 128, batches of 256, trained on four fifths and read out on the rest.",
             "",
             "| samples | nats | agrlearn | s | torch-mist | s |",
