@@ -122,6 +122,20 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
         write_atomically(run_dir / _BAD_FILE, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
 
 
+def remembered_data(run_dir: Path) -> dict[str, Any] | None:
+    """What `remember_data` noted in a run directory; None for a run from Python."""
+    file = run_dir / _DATA_FILE
+    if not file.exists():
+        return None
+    try:
+        about = json.loads(file.read_text())
+        if isinstance(about["source"], str) and 0.0 <= about["validation_fraction"] < 1.0:
+            return about
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise RunError(f"{file} is damaged; the command that trained the run writes it again")
+
+
 def tell_about(source: "Source", run_dir: Path | None = None) -> None:
     """Say aloud what was guessed and what was left out."""
     if not speaks():
@@ -137,8 +151,7 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
     """Data for a trained network: they become objects as its training data did."""
     from agrlearn.data.catalogue import open_source
 
-    file = run_dir / _DATA_FILE
-    about = json.loads(file.read_text()) if file.exists() else {}
+    about = remembered_data(run_dir) or {}
     before = about.get("data_dir")
     return open_source(
         data,
@@ -150,10 +163,9 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
 
 def training_objects(run_dir: Path, data_dir: Path | None = None) -> "Objects":
     """The objects that a run was trained on, read again from where they were."""
-    file = run_dir / _DATA_FILE
-    if not file.exists():
+    about = remembered_data(run_dir)
+    if about is None:
         raise RunError(f"{run_dir} does not tell its training data; name them with --context")
-    about = json.loads(file.read_text())
     source = open_like_training(about["source"], run_dir, skip_bad=True, data_dir=data_dir)
     train_set, _ = split_source(source, about["validation_fraction"])
     return train_set.objects
