@@ -255,7 +255,10 @@ def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
     rows = json.loads((tmp_path / "results.json").read_text())
     assert len(rows) == 10
     assert (tmp_path / "table.md").read_text().count("\n") == 12
-    assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert '"settings":["fold-1","fold-1-objects-as-fold-4","fold-2","fold-4"]' in page
+    assert '<section id="dial"' in page
+    assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path, "--no-report") == 0
     again = json.loads((tmp_path / "results.json").read_text())
     assert [row["error"] for row in again] == [row["error"] for row in rows]
 

@@ -20,6 +20,10 @@ class Series:
     high: tuple[float, ...] | None = None
     notes: tuple[str, ...] | None = None
     """A word for each point, shown on hover."""
+    labels: tuple[str, ...] | None = None
+    """A short word for each point, written beside it."""
+    weights: tuple[float, ...] | None = None
+    """From 0 to 1, how large each point's mark is."""
     line: Literal["solid", "dotted", "none"] = "solid"
     mark: Mark | None = None
 

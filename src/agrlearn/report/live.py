@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from agrlearn.errors import RunError
 from agrlearn.report.collect import Report, report_of_runs
@@ -73,7 +73,7 @@ def make_server(run: LiveRun, port: int = 0) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             # Another name for this machine may belong to a page elsewhere that wants to read this one (DNS rebinding).
-            here = self.server.server_address[1]
+            here = cast(ThreadingHTTPServer, self.server).server_port
             if self.headers.get("Host") not in (f"{_HOST}:{here}", f"localhost:{here}"):
                 return self._answer(403, "text/plain", "This page is served to 127.0.0.1 alone.\n")
             try:

@@ -27,7 +27,7 @@ def dial_charts(names: Sequence[str], measured: Mapping[int, Measurement]) -> li
                 Chart(
                     f"dial-{name}", title,
                     "Each point is a way to predict with trained weights: right is faster, lower is better. Points of "
-                    "a protocol are joined from few draws to many; bars are one standard error over seeds.",
+                    "a protocol are joined, and numbered by draws; bars are one standard error over seeds.",
                     ("objects per second",), unit, tuple(series), hover="point", logarithmic=True,
                     key=tuple((mark, protocol) for protocol, mark in _MARKS.items()),
                 )
@@ -47,6 +47,9 @@ def reliability_chart(names: Sequence[str], measured: Mapping[int, Measurement])
                 (tuple(100 * each.confidence for each in found.bins),),
                 tuple(100 * each.accuracy for each in found.bins),
                 notes=tuple(f"{each.objects:,} answers" for each in found.bins),
+                weights=tuple(
+                    math.sqrt(each.objects / max(other.objects for other in found.bins)) for each in found.bins
+                ),
                 mark="circle",
             )
         )
@@ -55,8 +58,8 @@ def reliability_chart(names: Sequence[str], measured: Mapping[int, Measurement])
     return Chart(
         "reliability", "Reliability",
         "How often answers are right, by how sure the network is of them. On the diagonal it knows what it knows; "
-        "below it is too sure of itself. The ECE is the mean distance from it.", ("confidence %",), "accuracy %",
-        tuple(series), hover="point", diagonal=True,
+        "below it is too sure of itself. Marks grow with the number of answers, and the ECE is their mean distance "
+        "from the diagonal.", ("confidence %",), "accuracy %", tuple(series), hover="point", diagonal=True,
     )  # fmt: skip
 
 
@@ -100,6 +103,7 @@ def _dial_series(name: str, number: int, protocol: str, points: Sequence[DialPoi
         tuple(
             f"{point.draws} draw{'s' * (point.draws > 1)}, {point.multiply_adds:,.0f} multiply-adds" for point in points
         ),
+        labels=tuple(str(point.draws) if protocol != "replicated" else "" for point in points),
         line="dotted",
         mark=_MARKS[protocol],
     )

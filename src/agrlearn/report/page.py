@@ -116,7 +116,8 @@ def _mean(mean: Mean | None, scale: float = 1, digits: int = 2) -> str:
     return "–" if mean is None or math.isnan(mean.value) else mean.text(scale=scale, digits=digits)
 
 
-def _signed(mean: Mean | None, scale: float = 1, digits: int = 2) -> str:
+def _signed(value: Mean | float | None, scale: float = 1, digits: int = 2) -> str:
+    mean = Mean(value, math.nan) if isinstance(value, float) else value
     if mean is None or math.isnan(mean.value):
         return "–"
     sign = "+" if mean.value >= 0 else "−"

@@ -9,7 +9,7 @@ from agrlearn.report.charts import Chart, Mark, Series
 from agrlearn.report.runs import RunFacts, Setting
 
 _POINTS, _POINTS_OF_ALL = 400, 16_000
-_FIXED_X = ("epochs", "objects seen")
+_X = ("objects seen", "epochs")
 
 
 def training_charts(settings: Sequence[Setting]) -> list[Chart]:
@@ -18,11 +18,11 @@ def training_charts(settings: Sequence[Setting]) -> list[Chart]:
     charts = [
         Chart(
             "loss", "Training loss per slot",
-            "Cross-entropy of a group divided by its fold, so that folds can be compared." + band, _FIXED_X,
+            "Cross-entropy of a group divided by its fold, so that folds can be compared." + band, _X,
             "nats per slot", _curves(settings, lambda run, line: line["loss"] / run.fold),
         ),
         Chart(
-            "error", "Error", "Held-out error by Replicated prediction, and the error in training." + band, _FIXED_X,
+            "error", "Error", "Held-out error by Replicated prediction, and the error in training." + band, _X,
             "error %",
             _curves(settings, lambda run, line: _percent(line.get("validation_error")), mark="circle")
             + _curves(settings, lambda run, line: _percent(line["train_error"]), " in training", line="dotted"),
@@ -30,12 +30,12 @@ def training_charts(settings: Sequence[Setting]) -> list[Chart]:
         ),
         Chart(
             "nll", "Held-out likelihood", "Mean negative log likelihood of the true class; lower is better." + band,
-            _FIXED_X, "nats", _curves(settings, lambda run, line: line.get("validation_nll"), mark="circle"),
+            _X, "nats", _curves(settings, lambda run, line: line.get("validation_nll"), mark="circle"),
         ),
         Chart(
             "penalty", "Penalty J beside log m",
             "J stays near log m, the logarithm of the groups in a batch, while the critic tells groups apart. With a "
-            "deterministic encoder it is a regularizer, not I(X;T)." + band, _FIXED_X, "nats",
+            "deterministic encoder it is a regularizer, not I(X;T)." + band, _X, "nats",
             _curves(settings, lambda run, line: line.get("information"))
             + _curves([_penalized(setting) for setting in settings], lambda run, line: line.get("log_groups"),
                       ", log m", line="dotted"),
@@ -108,7 +108,7 @@ def _curves(
             series.append(
                 Series(
                     setting.name + suffix, number,
-                    (tuple(epochs), tuple(objects[epoch] for epoch in epochs)),
+                    (tuple(objects[epoch] for epoch in epochs), tuple(epochs)),
                     tuple(statistics.fmean(columns[epoch]) for epoch in epochs),
                     tuple(min(columns[epoch]) for epoch in epochs) if several else None,
                     tuple(max(columns[epoch]) for epoch in epochs) if several else None,

@@ -23,12 +23,14 @@
     if (size >= 1e4) return `${+(value / 1e3).toPrecision(3)}k`;
     return String(+value.toPrecision(4));
   }
+  // The same colour comes again after seven settings, with other dashes and another swatch.
+  const look = (setting) => `s${setting % COLOURS} e${Math.floor(setting / COLOURS) % 4}`;
   const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
   function ticks([low, high], count) {
     const rough = (high - low) / count;
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
+    const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
     const found = [];
     for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) found.push(+(n * step).toPrecision(12));
     return found;
@@ -63,6 +65,11 @@
         spec.x.forEach((name, i) => html(choice, "option", { value: i }, name));
         choice.addEventListener("change", () => { this.axis = +choice.value; this.zoom = null; this.draw(); });
       }
+      if (spec.hover === "column") {
+        const choice = html(null, "input", { type: "checkbox" });
+        html(this.tools, "label", {}, "logarithmic").prepend(choice);
+        choice.addEventListener("change", () => { this.logY = choice.checked; this.zoom = null; this.draw(); });
+      }
       for (const [kind, meaning] of spec.key) this.explain(kind, meaning);
       this.reset = html(this.tools, "button", { type: "button", hidden: "" }, "Reset zoom");
       this.reset.addEventListener("click", () => this.setZoom(null));
@@ -90,6 +97,8 @@
     shown() { return this.spec.series.filter((series) => !off.has(series.setting)); }
     toX(value) { return this.spec.logarithmic ? Math.log10(value) : value; }
     fromX(value) { return this.spec.logarithmic ? 10 ** value : value; }
+    toY(value) { return this.logY ? Math.log10(Math.max(value, 1e-12)) : value; }
+    fromY(value) { return this.logY ? 10 ** value : value; }
     points() {
       return this.shown().flatMap((series) => series.y.map((y, i) => ({
         series, i, y, x: this.toX(series.x[this.axis][i]), low: series.low?.[i] ?? y, high: series.high?.[i] ?? y,
@@ -99,17 +108,16 @@
       const all = this.points();
       const spread = (values, share, around) => {
         const low = Math.min(...values), high = Math.max(...values);
-        const room = (high - low) * share || Math.abs(high) * 0.1 || around;
+        const room = high > low ? (high - low) * share : Math.abs(high) * 0.1 || around;
         return [low - room, high + room];
       };
       let x = this.zoom?.x ?? (all.length ? spread(all.map((p) => p.x), this.spec.hover === "point" ? 0.06 : 0, 0.5) : [0, 1]);
       if (this.spec.diagonal && !this.zoom) x = [Math.min(x[0], 95), 101];
       const inside = all.filter((p) => p.x >= x[0] - 1e-9 && p.x <= x[1] + 1e-9);
       const used = inside.length ? inside : all;
-      let y = this.zoom?.y ?? (used.length ? spread(used.flatMap((p) => [p.low, p.high]), 0.06, 0.5) : [0, 1]);
+      let y = this.zoom?.y ?? (used.length ? spread(used.flatMap((p) => [p.low, p.high]).map((v) => this.toY(v)), 0.06, 0.5) : [0, 1]);
       if (this.spec.rows.length) y = [this.spec.rows.length - 0.4, -0.6];
-      else if (!this.zoom && used.every((p) => p.low >= 0)) y = [Math.max(0, y[0]), y[1]];
-      if (!this.zoom && y[0] > 0 && y[0] < y[1] * 0.35 && !this.spec.rows.length) y[0] = 0;
+      else if (!this.zoom?.y && !this.logY && used.every((p) => p.low >= 0)) y = [y[0] < y[1] * 0.35 ? 0 : y[0], y[1]];
       if (this.spec.diagonal && !this.zoom) y = [Math.min(y[0], x[0]), Math.max(101, Math.min(y[1], 103))];
       return { x, y };
     }
@@ -122,7 +130,7 @@
       const box = (this.box = { left, right: width - 12, top: 22, bottom: height - 40 });
       const { x, y } = (this.view = this.domain());
       this.px = (v) => box.left + ((v - x[0]) / (x[1] - x[0])) * (box.right - box.left);
-      this.py = (v) => box.bottom - ((v - y[0]) / (y[1] - y[0])) * (box.bottom - box.top);
+      this.py = (v) => box.bottom - ((this.toY(v) - y[0]) / (y[1] - y[0])) * (box.bottom - box.top);
       this.canvas?.remove();
       const root = (this.canvas = svg(null, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${this.spec.title}. ${this.summary()}` }));
       svg(root, "desc", {}, this.summary());
@@ -158,10 +166,10 @@
           svg(root, "text", { x: left - 8, y: this.py(i) + 4, "text-anchor": "end" }, row.length > most ? `${row.slice(0, most - 1)}…` : row);
         });
       } else {
-        for (const value of ticks(this.view.y, 5)) {
+        for (const value of (this.logY ? logTicks(this.view.y) : ticks(this.view.y, 5)).map((v) => this.fromY(v))) {
           const at = this.py(value);
           svg(root, "line", { class: "gridline", x1: left, x2: right, y1: at, y2: at });
-          svg(root, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, tell(value));
+          svg(root, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, tell(+value.toPrecision(3)));
         }
         svg(root, "text", { x: 4, y: 12 }, this.spec.y);
       }
@@ -170,14 +178,14 @@
     }
     series(inner, series) {
       const group = svg(inner, "g", { class: `s${series.setting % COLOURS}` });
-      const extra = `e${Math.floor(series.setting / COLOURS) % 4}`;
       const at = (values) => values.map((value, i) => [this.px(this.toX(series.x[this.axis][i])), this.py(value)]).map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`);
       if (series.low && this.spec.hover === "column") svg(group, "path", { class: "band", d: `M${at(series.high).join("L")}L${at(series.low).reverse().join("L")}Z` });
       if (series.low && this.spec.hover === "point")
         series.low.forEach((low, i) => { const px = this.px(this.toX(series.x[this.axis][i])); svg(group, "line", { class: "bar", x1: px, x2: px, y1: this.py(low), y2: this.py(series.high[i]) }); });
-      if (series.line !== "none" && series.y.length > 1) svg(group, "path", { class: `curve ${series.line} ${series.line === "solid" ? extra : ""}`, d: `M${at(series.y).join("L")}` });
+      if (series.line !== "none" && series.y.length > 1) svg(group, "path", { class: `curve ${series.line} ${series.line === "solid" ? look(series.setting) : ""}`, d: `M${at(series.y).join("L")}` });
       if (series.mark || series.y.length === 1)
-        series.y.forEach((y, i) => mark(group, series.mark ?? "circle", this.px(this.toX(series.x[this.axis][i])), this.py(y), this.spec.hover === "point" ? 5 : 3, { class: "mark" }));
+        series.y.forEach((y, i) => mark(group, series.mark ?? "circle", this.px(this.toX(series.x[this.axis][i])), this.py(y), this.spec.hover === "point" ? 2.5 + 3.5 * (series.weights?.[i] ?? 0.75) : 3, { class: "mark" }));
+      series.labels?.forEach((label, i) => svg(group, "text", { class: "label", x: this.px(this.toX(series.x[this.axis][i])) + 8, y: this.py(series.y[i]) + 11 }, label));
     }
     summary() {
       const parts = this.shown().slice(0, 20).map((series) => {
@@ -289,7 +297,7 @@
       const px = this.px(point.x), py = this.py(point.y);
       const line = (series, text) => {
         const row = html(this.tip, "div");
-        html(row, "span", { class: `swatch s${series.setting % COLOURS}` });
+        html(row, "span", { class: `swatch ${look(series.setting)}` });
         html(row, "span", {}, text);
       };
       if (this.spec.hover === "column") {
