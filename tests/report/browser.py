@@ -74,8 +74,9 @@ class Page:
     def place(self, selector: str, across: float = 0.5, down: float = 0.5) -> tuple[float, float]:
         """A point within an element, which is brought into view."""
         box = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
-            "const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            "return [b.left, b.top, b.width, b.height]; })()"
         )
         return box[0] + across * box[2], box[1] + down * box[3]
 

@@ -66,7 +66,7 @@ def test_hostile_names_are_text(open_page):
     text = page.run("document.body.textContent")
     assert HOSTILE in text
     assert QUOTED in text
-    page.mouse("mouseMoved", *page.place("#chart-error .plot", 0.6))
+    page.mouse("mouseMoved", *page.place("#chart-error .plot", 0.4))
     assert 'fold1 "x" <img src=q>' in page.run("document.querySelector('#chart-error .tip').textContent")
     assert page.count(".tip img") == 0
 
@@ -79,7 +79,7 @@ def test_hovering_tells_the_numbers(open_page):
     tip = page.run("document.querySelector('#chart-loss .tip').textContent")
     assert "objects seen" in tip
     assert re.search(r"\d", tip)
-    page.mouse("mouseMoved", *page.place("#chart-dial-error .mark"))
+    page.mouse("mouseMoved", *page.place("#chart-dial-error .plot .mark"))
     assert "multiply-adds" in page.run("document.querySelector('#chart-dial-error .tip').textContent")
 
 
@@ -158,11 +158,12 @@ def test_the_dark_page_is_dark(open_page):
     assert shades[0] > 700 > 100 > shades[1]
 
 
+@pytest.mark.slow
 def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
     data, run = tmp_path / "table.npz", tmp_path / "run"
     numpy.savez(data, x=vectors.objects.numpy(), y=numpy.array(vectors.class_names)[vectors.labels])
     command = [sys.executable, "-m", "agrlearn"]
-    options = ["--epochs", "150", "--batch-size", "8", "--run-dir", str(run), "--no-report"]
+    options = ["--epochs", "80", "--batch-size", "8", "--run-dir", str(run), "--no-report"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     training = subprocess.Popen([*command, "train", str(data), *options], env=environment, **quiet)
@@ -175,7 +176,7 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
         page = open_page(url)
 
         def epoch() -> int:
-            found = re.search(r"epoch (\d+) of 150", page.run("document.getElementById('status').textContent"))
+            found = re.search(r"epoch (\d+) of 80", page.run("document.getElementById('status').textContent"))
             return int(found[1]) if found else 0
 
         first = wait_for(epoch, "the first epoch")

@@ -144,6 +144,10 @@
         svg(inner, "line", { class: "diagonal", x1: this.px(from), y1: this.py(from), x2: this.px(to), y2: this.py(to) });
       }
       for (const series of this.shown()) this.series(inner, series);
+      this.spans = new Map(this.shown().map((series) => {
+        const xs = series.x[this.axis].map((value) => this.toX(value));
+        return [series, [Math.min(...xs), Math.max(...xs)]];
+      }));
       this.overlay = svg(root, "g");
       if (!this.shown().length) svg(root, "text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "No setting is shown: choose one above");
       this.reset.hidden = !this.zoom;
@@ -303,7 +307,15 @@
       if (this.spec.hover === "column") {
         svg(this.overlay, "line", { class: "cursor", x1: px, x2: px, y1: this.box.top, y2: this.box.bottom });
         html(this.tip, "b", {}, `${tell(this.fromX(point.x))} ${this.spec.x[this.axis]}`);
-        const here = this.points().filter((p) => p.x === point.x).sort((a, b) => b.y - a.y);
+        // Settings are measured at different x: each tells its nearest point, if it has come this far.
+        const nearest = new Map();
+        for (const p of this.points()) {
+          const range = this.spans.get(p.series);
+          if (point.x < range[0] || point.x > range[1]) continue;
+          const best = nearest.get(p.series);
+          if (!best || Math.abs(p.x - point.x) < Math.abs(best.x - point.x)) nearest.set(p.series, p);
+        }
+        const here = [...nearest.values()].sort((a, b) => b.y - a.y);
         for (const { series, i, y } of here.slice(0, 12)) line(series, `${series.name}: ${tell(y)}${series.low ? ` (${tell(series.low[i])} to ${tell(series.high[i])})` : ""}`);
       } else {
         svg(this.overlay, "circle", { class: "ring", cx: px, cy: py, r: 8 });
