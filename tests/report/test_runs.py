@@ -65,6 +65,13 @@ def test_seeds_become_a_band_and_loss_is_per_slot(tmp_path):
     assert "penalty" not in charts
 
 
+def test_a_run_without_a_held_out_part_still_shows_its_error_in_training(tmp_path):
+    run = make_facts(tmp_path)
+    bare = [{**line, "validation_error": None, "validation_nll": None} for line in run.epochs]
+    charts = training_charts(settings_of([dataclasses.replace(run, epochs=tuple(bare))]))
+    assert [(chart.id, len(chart.series)) for chart in charts] == [("loss", 1), ("error", 1)]
+
+
 def test_long_runs_are_thinned_and_keep_their_ends(tmp_path):
     (loss, *_) = training_charts(settings_of([make_facts(tmp_path, epochs=5000)]))
     epochs = loss.series[0].x[1]

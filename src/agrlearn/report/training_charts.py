@@ -34,15 +34,15 @@ def training_charts(settings: Sequence[Setting]) -> list[Chart]:
         ),
         Chart(
             "penalty", "Penalty J beside log m",
-            "J stays near log m, the logarithm of the groups in a batch, while the critic tells groups apart. With a "
-            "deterministic encoder it is a regularizer, not I(X;T)." + band, _X, "nats",
+            "J comes near log m, the logarithm of the groups in a batch, where the critic tells all groups apart. With "
+            "a deterministic encoder it is a regularizer, not I(X;T)." + band, _X, "nats",
             _curves(settings, lambda run, line: line.get("information"))
             + _curves([_penalized(setting) for setting in settings], lambda run, line: line.get("log_groups"),
                       ", log m", line="dotted"),
             key=(("solid", "J"), ("dotted", "log m")),
         ),
     ]  # fmt: skip
-    return [chart for chart in charts if any(series.line == "solid" for series in chart.series)]
+    return [chart for chart in charts if chart.series]
 
 
 def information_plane(settings: Sequence[Setting]) -> Chart | None:

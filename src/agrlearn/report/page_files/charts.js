@@ -40,7 +40,8 @@
     for (let power = Math.floor(low); power <= Math.ceil(high); power++)
       for (const digit of [1, 2, 5]) found.push(Math.log10(digit) + power);
     const inside = found.filter((value) => value >= low && value <= high);
-    return inside.length < 2 ? ticks([low, high], 3) : inside;
+    if (inside.length < 2) return ticks([low, high], 3);
+    return inside.length > 8 ? inside.filter((value) => Number.isInteger(value)) : inside;
   }
   function mark(parent, kind, x, y, size, attributes) {
     if (kind === "circle") return svg(parent, "circle", { cx: x, cy: y, r: size, ...attributes });
@@ -173,7 +174,7 @@
         for (const value of (this.logY ? logTicks(this.view.y) : ticks(this.view.y, 5)).map((v) => this.fromY(v))) {
           const at = this.py(value);
           svg(root, "line", { class: "gridline", x1: left, x2: right, y1: at, y2: at });
-          svg(root, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, tell(+value.toPrecision(3)));
+          svg(root, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, tell(value));
         }
         svg(root, "text", { x: 4, y: 12 }, this.spec.y);
       }
