@@ -181,12 +181,12 @@ def test_help_answers_in_half_a_second_and_names_every_command():
             [sys.executable, "-m", "agrlearn", "--help"], capture_output=True, text=True, check=True
         )
         times.append(sum(os.times()[2:4]) - before)
-    assert all(command in result.stdout for command in ("demo", "train", "predict", "evaluate", "info"))
+    assert all(command in result.stdout for command in ("demo", "train", "watch", "evaluate", "report", "info"))
     # The aim is half a second; processes that share a core get some grace.
     assert min(times) < 0.8
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "predict", "evaluate", "info"])
+@pytest.mark.parametrize("command", ["demo", "train", "watch", "predict", "evaluate", "report", "info"])
 def test_every_option_is_explained(command, capsys):
     assert call(command, "--help") == 0
     text = capsys.readouterr().out

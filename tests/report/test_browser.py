@@ -83,6 +83,15 @@ def test_hovering_tells_the_numbers(open_page):
     assert "multiply-adds" in page.run("document.querySelector('#chart-dial-error .tip').textContent")
 
 
+def test_a_finger_tells_the_numbers_as_well(open_page):
+    page = open_page(width=390)
+    x, y = page.place("#chart-loss .plot")
+    page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    assert "objects seen" in page.run("document.querySelector('#chart-loss .tip').textContent")
+    assert not page.run("document.querySelector('#chart-loss .tip').hidden")
+
+
 def ticks(page, chart="loss") -> str:
     return page.run(f"[...document.querySelectorAll('#chart-{chart} .plot text')].map(t => t.textContent).join(' ')")
 

@@ -149,7 +149,7 @@ def _report(
     if validation_set is not None:
         origin = f"{len(validation_set):,} held-out objects of {source.name}"
         subjects[folder] = Subject(built, validation_set, train_set.objects, origin, words_of(source))
-    return Reporter().report([read_facts(folder)], folder.name, subjects=subjects)
+    return Reporter().report([read_facts(folder)], folder.resolve().name, subjects=subjects)
 
 
 def _build(

@@ -1,7 +1,7 @@
 """Settings side by side: paired by seed, with what each of them cost."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
@@ -72,8 +72,8 @@ def _by_seed(setting: Setting, written: str, found: Measurement | None, name: st
     return {seed: value for seed, value in values.items() if value is not None}
 
 
-def _mean(values: object) -> Mean | None:
-    told = list(values)  # type: ignore[call-overload]
+def _mean(values: Iterable[float]) -> Mean | None:
+    told = list(values)
     return mean_over_runs(told) if told else None
 
 

@@ -25,6 +25,7 @@ class LiveRun:
 
     def __init__(self, folder: Path, full_report: Callable[[RunFacts], Report]) -> None:
         self._folder = folder
+        self._title = folder.resolve().name
         self._full_report = full_report
         self._full: Report | None = None
         self._measuring: threading.Thread | None = None
@@ -41,19 +42,19 @@ class LiveRun:
 
     def _report(self, facts: RunFacts) -> Report:
         if not facts.finished:
-            return report_of_runs(self._folder.name, settings_of([facts]))
+            return report_of_runs(self._title, settings_of([facts]))
         with self._start:
             if self._measuring is None:
                 self._measuring = threading.Thread(target=self._measure, args=(facts,), daemon=True)
                 self._measuring.start()
-        return self._full or report_of_runs(self._folder.name, settings_of([facts]))
+        return self._full or report_of_runs(self._title, settings_of([facts]))
 
     def _measure(self, facts: RunFacts) -> None:
         try:
             self._full = self._full_report(facts)
         except Exception as error:  # the curves are worth showing even so
             notes = [f"The network was not measured: {error}."]
-            self._full = report_of_runs(self._folder.name, settings_of([facts]), notes=notes)
+            self._full = report_of_runs(self._title, settings_of([facts]), notes=notes)
 
     def _status(self, facts: RunFacts) -> str:
         epochs = f"epoch {len(facts.epochs)} of {facts.recipe['epochs']}"

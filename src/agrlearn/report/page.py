@@ -70,7 +70,7 @@ def payload(report: Report, *, live: bool = False) -> dict[str, Any]:
         "settings": list(report.settings),
         "shown": _SHOWN_AT_FIRST,
         "progress": "; ".join(dict.fromkeys(row.progress for row in report.comparison)),
-        "sections": len(report.charts()) - len(report.training),
+        "parts": [*(chart.id for chart in report.charts()), *report.notes],
         "charts": [_without_nan(asdict(chart)) for chart in report.charts()],
     }
 

@@ -230,7 +230,10 @@
     listen() {
       let start = null;
       const both = () => this.spec.hover === "point" && !this.spec.rows.length;
-      this.plot.addEventListener("pointerdown", (event) => { if (event.button === 0 && event.pointerType !== "touch") start = this.at(event); });
+      this.plot.addEventListener("pointerdown", (event) => {
+        if (event.pointerType === "touch") this.hover(this.at(event));
+        else if (event.button === 0) start = this.at(event);
+      });
       this.plot.addEventListener("pointermove", (event) => {
         const here = this.at(event);
         if (!start) return this.hover(here);
@@ -252,7 +255,7 @@
         this.setZoom({ x: order(a[0], b[0]), y: both() ? order(a[1], b[1]) : null });
       };
       this.plot.addEventListener("pointerup", finish);
-      this.plot.addEventListener("pointerleave", (event) => { finish(event); this.leave(); });
+      this.plot.addEventListener("pointerleave", (event) => { finish(event); if (event.pointerType !== "touch") this.leave(); });
       this.plot.addEventListener("dblclick", () => this.setZoom(null));
       // A page must scroll past its charts: the wheel zooms only one that has been chosen.
       this.plot.addEventListener("wheel", (event) => {
@@ -369,20 +372,22 @@
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   });
 
+  // On paper nothing can be unfolded.
+  addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("section:not(#again) > details")) part.open = true; });
+
   async function follow() {
     const status = document.getElementById("status");
     try {
       const answer = await fetch("data.json", { cache: "no-store" });
       const news = await answer.json();
-      if (news.sections !== report.sections || news.charts.length !== report.charts.length) return location.reload();
+      if (JSON.stringify(news.parts) !== JSON.stringify(report.parts)) return location.reload();
       const changed = JSON.stringify(news.charts) !== JSON.stringify(report.charts);
       report = news;
       if (changed) drawAll();
       status.textContent = news.status;
       if (news.done) return;
     } catch {
-      status.textContent = "No answer: the command that watches the run has ended.";
-      return;
+      status.textContent = "No answer: the command that watches the run has ended, or the run is gone.";
     }
     setTimeout(follow, 1000);
   }
