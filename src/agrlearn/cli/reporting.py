@@ -56,7 +56,7 @@ class Reporter:
         measured: dict[int, Measurement] = dict(
             zip(opened, measure(list(opened.values()), dial=self.dial), strict=True)
         )
-        if any(not found.dial for found in measured.values()):
+        if self.dial is None and any(not found.dial for found in measured.values()):
             notes.append("The dial was left out to save time: agrlearn report measures it.")
         abouts = {number: _about(setting.runs[0].folder) for number, setting in enumerate(settings)}
         commands = {

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -42,12 +43,16 @@ class LiveRun:
 
     def _report(self, facts: RunFacts) -> Report:
         if not facts.finished:
-            return report_of_runs(self._title, settings_of([facts]))
+            return self._curves(facts)
         with self._start:
             if self._measuring is None:
                 self._measuring = threading.Thread(target=self._measure, args=(facts,), daemon=True)
                 self._measuring.start()
-        return self._full or report_of_runs(self._title, settings_of([facts]))
+        return self._full or self._curves(facts)
+
+    def _curves(self, facts: RunFacts) -> Report:
+        """What the page can keep up to date by itself: all but tables."""
+        return replace(report_of_runs(self._title, settings_of([facts])), comparison=())
 
     def _measure(self, facts: RunFacts) -> None:
         try:

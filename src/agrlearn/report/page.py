@@ -69,7 +69,6 @@ def payload(report: Report, *, live: bool = False) -> dict[str, Any]:
         "live": live,
         "settings": list(report.settings),
         "shown": _SHOWN_AT_FIRST,
-        "progress": "; ".join(dict.fromkeys(row.progress for row in report.comparison)),
         "parts": [*(chart.id for chart in report.charts()), *report.notes],
         "charts": [_without_nan(asdict(chart)) for chart in report.charts()],
     }
