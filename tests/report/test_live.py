@@ -64,6 +64,15 @@ def test_a_finished_run_becomes_the_whole_report(ask, run):
     assert 'id="hardest"' in ask()[1]
 
 
+def test_a_run_that_is_started_over_is_under_way_again(ask, run):
+    (run.parent / "network").rename(run / "network.safetensors")
+    wait_for(lambda: json.loads(ask("/data.json")[1])["done"], "the measurements")
+    (run / "network.safetensors").rename(run.parent / "network")
+    news = json.loads(ask("/data.json")[1])
+    assert not news["done"]
+    assert "Under way" in news["status"]
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1:1", ""])
 def test_other_names_for_this_machine_are_refused(ask, host):
     assert ask(Host=host)[0] == 403

@@ -38,11 +38,12 @@ class LiveRun:
     def news(self) -> dict[str, Any]:
         """What the page asks for again and again."""
         facts = read_facts(self._folder)
-        done = self._full is not None
+        done = facts.finished and self._full is not None
         return {**payload(self._report(facts), live=True), "status": self._status(facts), "done": done}
 
     def _report(self, facts: RunFacts) -> Report:
         if not facts.finished:
+            self._full = self._measuring = None  # it may have been started over
             return self._curves(facts)
         with self._start:
             if self._measuring is None:
@@ -63,7 +64,7 @@ class LiveRun:
 
     def _status(self, facts: RunFacts) -> str:
         epochs = f"epoch {len(facts.epochs)} of {facts.recipe['epochs']}"
-        if self._full is not None:
+        if facts.finished and self._full is not None:
             return f"Finished: {epochs}. This page no longer changes."
         if facts.finished:
             return f"Finished: {epochs}. Measuring the network …"
