@@ -22,7 +22,7 @@ from agrlearn.seeding import generator
 
 DRAWS = (1, 2, 4)
 _BINS = 15  # those of the ECE
-_MOST_OBJECTS, _MOST_TIMED, _ROUNDS = 10_000, 256, 5
+_MOST_OBJECTS, _MOST_TIMED, _ROUNDS = 10_000, 512, 9
 _MOST_HARD, _MOST_HARD_OF_ALL = 12, 96
 _QUICK_SECONDS = 2.0
 
