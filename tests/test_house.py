@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "agrlearn"
 
 ORDER = [
     "errors", "theory", "seeding", "files", "ranks", "grouping", "data", "information", "networks", "prediction",
-    "evaluation", "training", "sklearn", "experiments", "cli",
+    "evaluation", "training", "sklearn", "experiments", "report", "cli",
 ]  # fmt: skip
 
 

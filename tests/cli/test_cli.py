@@ -181,12 +181,12 @@ def test_help_answers_in_half_a_second_and_names_every_command():
             [sys.executable, "-m", "agrlearn", "--help"], capture_output=True, text=True, check=True
         )
         times.append(sum(os.times()[2:4]) - before)
-    assert all(command in result.stdout for command in ("demo", "train", "predict", "evaluate", "info"))
+    assert all(command in result.stdout for command in ("demo", "train", "watch", "evaluate", "report", "info"))
     # The aim is half a second; processes that share a core get some grace.
     assert min(times) < 0.8
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "predict", "evaluate", "info"])
+@pytest.mark.parametrize("command", ["demo", "train", "watch", "predict", "evaluate", "report", "info"])
 def test_every_option_is_explained(command, capsys):
     assert call(command, "--help") == 0
     text = capsys.readouterr().out
@@ -255,7 +255,10 @@ def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
     rows = json.loads((tmp_path / "results.json").read_text())
     assert len(rows) == 10
     assert (tmp_path / "table.md").read_text().count("\n") == 12
-    assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert '"settings":["fold-1","fold-1-objects-as-fold-4","fold-2","fold-4"]' in page
+    assert '<section id="dial"' in page
+    assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path, "--no-report") == 0
     again = json.loads((tmp_path / "results.json").read_text())
     assert [row["error"] for row in again] == [row["error"] for row in rows]
 

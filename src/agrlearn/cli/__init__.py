@@ -13,10 +13,12 @@ from agrlearn.cli.export import export
 from agrlearn.cli.info import info
 from agrlearn.cli.information import information
 from agrlearn.cli.predict import predict
+from agrlearn.cli.report import report
 from agrlearn.cli.reproduce import reproduce
 from agrlearn.cli.sweep import sweep
 from agrlearn.cli.theory import theory
 from agrlearn.cli.train import train
+from agrlearn.cli.watch import watch
 from agrlearn.errors import AgrLearnError
 
 app = App(
@@ -24,7 +26,7 @@ app = App(
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
     "time between a free ensemble and more throughput. Start with: agrlearn demo",
 )
-for command in (demo, train, predict, evaluate, export, info, information, sweep, reproduce, theory):
+for command in (demo, train, watch, predict, evaluate, report, export, info, information, sweep, reproduce, theory):
     app.command(command)
 
 _WORDS_OF_ALLOCATORS = (

@@ -1,12 +1,23 @@
 """agrlearn demo"""
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from agrlearn.cli.reporting import REPORT_FILE, Reporter, end_with_report
 from agrlearn.cli.runs import WholeNumber
+
+if TYPE_CHECKING:
+    from agrlearn.report.collect import Report
 
 
 def demo(
-    *, seeds: WholeNumber = 3, epochs: WholeNumber = 25, run_dir: Path = Path("runs/demo"), fresh: bool = False
+    *,
+    seeds: WholeNumber = 3,
+    epochs: WholeNumber = 25,
+    run_dir: Path = Path("runs/demo"),
+    fresh: bool = False,
+    report: bool = True,
 ) -> None:
     """Train an ordinary network and aggregated ones on small images of digits, and compare them in one table.
 
@@ -23,6 +34,8 @@ def demo(
         Where the runs and the table go.
     fresh
         Train again what is trained already.
+    report
+        Write report.html beside the table.
     """
     from rich.console import Console
     from rich.table import Table
@@ -46,3 +59,14 @@ def demo(
     # Piped into a file there is no width to fit: keep every cell whole.
     console.print(table) if console.is_terminal else Console(width=200, markup=False).print(table)
     console.print(f"The runs, table.md and results.json are in {run_dir}", soft_wrap=True)
+    if report:
+        end_with_report(run_dir / REPORT_FILE, lambda: _report(run_dir, seeds, epochs))
+
+
+def _report(run_dir: Path, seeds: int, epochs: int) -> "Report":
+    from agrlearn.experiments.demo import run_directories
+    from agrlearn.report.runs import read_facts
+
+    facts = [read_facts(folder) for folder in run_directories(run_dir, seeds)]
+    command = f"agrlearn demo --seeds {seeds} --epochs {epochs} --run-dir {shlex.quote(str(run_dir))}"
+    return Reporter("digits", dial=True).report(facts, "Aggregated Learning on small digits", command=command)

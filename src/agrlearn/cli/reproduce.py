@@ -1,11 +1,13 @@
 """agrlearn reproduce"""
 
+import functools
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from agrlearn.cli.reporting import end_with_report
 from agrlearn.cli.runs import ResourceOptions, WholeNumber
 
 if TYPE_CHECKING:
@@ -146,16 +148,19 @@ def _write(
     from agrlearn.experiments.curves import draw_curves
     from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
     from agrlearn.experiments.tabulate import collect, write_tables
+    from agrlearn.report.collect import report_of_experiment
 
     for name in rows:
         # All rows of the table, not only those that were asked for now: what is done stays in it.
         every = choose_rows([name], scale)[name]
         experiment, cells = EXPERIMENTS[name], results / CELLS_FOLDER
-        write_tables(
-            name, experiment, SCALES[scale], every, seeds, results, cells, command.replace(" all ", f" {name} ")
-        )
+        this = command.replace(" all ", f" {name} ")
+        write_tables(name, experiment, SCALES[scale], every, seeds, results, cells, this)
         console.print(f"{experiment.title}: {results / f'{name}-{scale}.md'}", soft_wrap=True)
-        found = {label: mine for (_, label), mine in collect(every, seeds, cells).items() if mine}
+        done = collect(every, seeds, cells)
+        make_report = functools.partial(report_of_experiment, experiment, SCALES[scale], every, done, this)
+        end_with_report(results / f"{name}-{scale}.html", make_report)
+        found = {label: mine for (_, label), mine in done.items() if mine}
         if experiment.draws_curves and found:
             file = results / f"{name}-{scale}.png"
             draw_curves(found, file, title=f"{experiment.title} ({scale} scale)")

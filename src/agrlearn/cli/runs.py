@@ -112,7 +112,7 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
     from agrlearn.files import write_atomically
 
     stored = str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
-    about = _DataNote(
+    about = DataNote(
         source=stored,
         data_dir=None if data_dir is None else str(data_dir.resolve()),
         validation_fraction=fraction,
@@ -138,7 +138,7 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
     """Data for a trained network: they become objects as its training data did."""
     from agrlearn.data.catalogue import open_source
 
-    about = _read_note(run_dir)
+    about = remembered_data(run_dir)
     before = about.data_dir if about else None
     return open_source(
         data,
@@ -150,7 +150,7 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
 
 def training_objects(run_dir: Path, data_dir: Path | None = None) -> "Objects":
     """The objects that a run was trained on, read again from where they were."""
-    about = _read_note(run_dir)
+    about = remembered_data(run_dir)
     if about is None:
         raise RunError(f"{run_dir} does not tell its training data; name them with --context")
     source = open_like_training(about.source, run_dir, skip_bad=True, data_dir=data_dir)
@@ -158,7 +158,7 @@ def training_objects(run_dir: Path, data_dir: Path | None = None) -> "Objects":
     return train_set.objects
 
 
-class _DataNote(BaseModel):
+class DataNote(BaseModel):
     """What a run directory remembers of the data that it trains on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -169,14 +169,15 @@ class _DataNote(BaseModel):
     preparation: dict[str, Any]
 
 
-def _read_note(run_dir: Path) -> _DataNote | None:
+def remembered_data(run_dir: Path) -> DataNote | None:
+    """What `remember_data` noted in a run directory; None for a run from Python."""
     from agrlearn.files import parse_json, read_small_text
 
     file = run_dir / _DATA_FILE
     if not file.exists():
         return None
     try:
-        return _DataNote.model_validate(parse_json(read_small_text(file)))
+        return DataNote.model_validate(parse_json(read_small_text(file)))
     except ValueError:
         raise RunError(f"{file} does not tell of data as agrlearn does; `agrlearn train` writes it anew") from None
 

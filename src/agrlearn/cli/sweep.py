@@ -1,16 +1,19 @@
 """agrlearn sweep"""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from agrlearn.cli.reporting import REPORT_FILE, Reporter, end_with_report
 from agrlearn.cli.runs import ResourceOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from agrlearn.experiments.sweep import Trial
+    from agrlearn.report.collect import Report
 
 _DEFAULTS = ResourceOptions()
 _LOG_FILE = "log.txt"
@@ -22,6 +25,7 @@ def sweep(
     /,
     *,
     run_dir: Path | None = None,
+    report: bool = True,
     resources: Annotated[ResourceOptions, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Train many networks: a grid or a list of settings, with several seeds each, from a TOML file.
@@ -44,6 +48,8 @@ def sweep(
         The TOML file.
     run_dir
         Where the trials' run directories and the table go; by default runs/ and the file's name.
+    report
+        Write report.html, which shows the whole sweep, beside the table.
     """
     import json
     from collections import Counter
@@ -93,6 +99,8 @@ def sweep(
     write_atomically(folder / "sweep.json", json.dumps([asdict(line) for line in lines], indent=1) + "\n")
     console.print(as_markdown(lines), soft_wrap=True, markup=False)
     console.print(f"The table is in {folder / 'sweep.md'}, each trial's run directory beside it.", soft_wrap=True)
+    if report and lines:
+        end_with_report(folder / REPORT_FILE, lambda: _report(trials, file))
     for failure in failures:
         console.print(f"failed: {failure}", soft_wrap=True, markup=False)
     if failures:
@@ -100,6 +108,13 @@ def sweep(
             f"{len(failures)} of {len(jobs)} trials failed, as told above; the same command tries them again, and "
             f"{_LOG_FILE} in their directories says more"
         )
+
+
+def _report(trials: "list[Trial]", file: Path) -> "Report":
+    from agrlearn.report.runs import read_facts
+
+    facts = [read_facts(trial.run_dir) for trial in trials if trial.is_done()]
+    return Reporter().report(facts, f"Sweep: {file.stem}", command=f"agrlearn sweep {shlex.quote(str(file))}")
 
 
 def _run_trial(trial: "Trial") -> None:
@@ -118,6 +133,7 @@ def _run_trial(trial: "Trial") -> None:
             net={name: str(value) for name, value in settings.net.items()},
             validation_fraction=settings.validation_fraction,
             run_dir=trial.run_dir,
+            report=False,
             recipe=settings.recipe.model_copy(update={"seed": trial.seed}),
         )
     trial.note_down()

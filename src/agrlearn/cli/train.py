@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from agrlearn.cli.reporting import REPORT_FILE, Reporter, end_with_report, words_of
 from agrlearn.cli.runs import WholeNumber
 from agrlearn.errors import RecipeError, look_up
 from agrlearn.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from agrlearn.data.labelled import LabelledSet
+    from agrlearn.data.sources import Source
     from agrlearn.networks.aggregated import AggregatedClassifier
+    from agrlearn.report.collect import Report
 
 _DEFAULTS = Recipe()
 
@@ -34,6 +37,7 @@ def train(
     run_dir: Path | None = None,
     fresh: bool = False,
     precision: str = "32-true",
+    report: bool = True,
     recipe: Annotated[Recipe, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Train a network that classifies FOLD objects in one pass.
@@ -73,6 +77,8 @@ def train(
         Throw away what the run directory holds of an earlier run, and start over.
     precision
         32-true, 16-mixed, bf16-mixed or 64-true.
+    report
+        Write report.html into the run directory at the end.
     """
     from rich.console import Console
 
@@ -127,7 +133,23 @@ def train(
             f"held-out error {scores.error:.2%} · NLL {scores.nll:.4f} · ECE {scores.ece:.4f} "
             f"(Replicated, {scores.objects:,} objects)"
         )
+    if report and engine.is_global_zero:
+        end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, source, train_set, validation_set))
     console.print(f"Next: agrlearn evaluate {folder} {data}", soft_wrap=True)
+
+
+def _report(
+    folder: Path, built: "AggregatedClassifier", source: "Source", train_set: "LabelledSet",
+    validation_set: "LabelledSet | None",
+) -> "Report":  # fmt: skip
+    from agrlearn.report.measure import Subject
+    from agrlearn.report.runs import read_facts
+
+    subjects = {}
+    if validation_set is not None:
+        origin = f"{len(validation_set):,} held-out objects of {source.name}"
+        subjects[folder] = Subject(built, validation_set, train_set.objects, origin, words_of(source))
+    return Reporter().report([read_facts(folder)], folder.resolve().name, subjects=subjects)
 
 
 def _build(

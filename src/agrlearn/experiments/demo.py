@@ -83,6 +83,11 @@ def run_demo(
     return rows
 
 
+def run_directories(run_dir: Path, seeds: int) -> list[Path]:
+    """Where the demo keeps its runs, setting by setting."""
+    return [_run_directory(run_dir, setting, seed) for setting in SETTINGS for seed in range(seeds)]
+
+
 HEADER = (
     "network", "prediction", "error %", "NLL", "ECE", "parameters", "multiply-adds / object", "objects seen",
     "training s", "objects/s",
@@ -103,6 +108,10 @@ def as_markdown(rows: list[Row]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def _run_directory(run_dir: Path, setting: Setting, seed: int) -> Path:
+    return run_dir / f"{setting.name.replace(', ', '-').replace(' ', '-')}-seed{seed}"
+
+
 def _train(
     setting: Setting, train_set: LabelledSet, test_set: LabelledSet, run_dir: Path,
     *, seeds: int, epochs: int, fresh: bool, progress: bool | None,
@@ -110,7 +119,7 @@ def _train(
     trained = Trained(setting, [], [])
     images = first_tensor(train_set.objects)
     for seed in range(seeds):
-        folder = run_dir / f"{setting.name.replace(', ', '-').replace(' ', '-')}-seed{seed}"
+        folder = _run_directory(run_dir, setting, seed)
         if fresh:
             clear_run(folder)
         network = build_network(

@@ -1,0 +1,114 @@
+"""What `report` and `watch` share, and how other commands end with a report."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agrlearn.errors import AgrLearnError, DataError
+
+if TYPE_CHECKING:
+    from agrlearn.data.labelled import LabelledSet
+    from agrlearn.data.sources import Source
+    from agrlearn.report.collect import Report
+    from agrlearn.report.measure import Measurement, Subject
+    from agrlearn.report.runs import RunFacts
+
+REPORT_FILE = "report.html"
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Makes reports of run directories."""
+
+    data: str | None = None
+    """What to measure on; by default what each run held out."""
+    network: str | None = None
+    """For networks that come from a Python file: that file and function, which are run."""
+    data_dir: Path | None = None
+    dial: bool | None = None
+    """Whether to try every protocol; None does where that is quick."""
+    _sources: dict[str, "Source"] = field(default_factory=dict)
+
+    def report(
+        self, runs: "Sequence[RunFacts]", title: str, *, command: str = "",
+        subjects: "dict[Path, Subject] | None" = None,
+    ) -> "Report":  # fmt: skip
+        """The report of some runs; what cannot be measured is told on the page, not raised, unless `data` was named.
+
+        Args:
+            subjects: networks and data that are open already, by run directory.
+        """
+        from agrlearn.cli.runs import remembered_data
+        from agrlearn.report.collect import report_of_runs
+        from agrlearn.report.measure import measure
+        from agrlearn.report.runs import settings_of, training_command
+
+        settings = settings_of(runs)
+        opened: dict[int, list[Subject]] = {}
+        notes: list[str] = []
+        for number, setting in enumerate(settings):
+            try:
+                opened[number] = [(subjects or {}).get(run.folder) or self.open(run) for run in setting.runs]
+            except AgrLearnError as error:
+                if self.data is not None and all(run.finished for run in setting.runs):
+                    raise
+                notes.append(f"{setting.name} was not measured: {error}.")
+        measured: dict[int, Measurement] = dict(
+            zip(opened, measure(list(opened.values()), dial=self.dial), strict=True)
+        )
+        if self.dial is None and any(not found.dial for found in measured.values()):
+            notes.append("The dial was left out to save time: agrlearn report measures it.")
+        abouts = {number: remembered_data(setting.runs[0].folder) for number, setting in enumerate(settings)}
+        commands = {
+            number: training_command(settings[number].runs[0], about.model_dump())
+            for number, about in abouts.items()
+            if about is not None
+        }
+        return report_of_runs(title, settings, measured, command=command, commands=commands, notes=notes)
+
+    def open(self, run: "RunFacts") -> "Subject":
+        """A run's network with the objects to measure it on."""
+        from agrlearn.cli.runs import check_shapes, open_like_training, open_run, remembered_data, split_source
+        from agrlearn.report.measure import Subject
+
+        built, class_names = open_run(run.folder, self.network)
+        about = remembered_data(run.folder)
+        if self.data is None and about is None:
+            raise DataError(f"{run.folder} does not tell its data; name what to measure on with --data")
+        name = self.data or about.source  # type: ignore[union-attr]
+        key = f"{name} {about.preparation if about else None}"
+        if key not in self._sources:
+            self._sources[key] = open_like_training(name, run.folder, skip_bad=True, data_dir=self.data_dir)
+        source = self._sources[key]
+        check_shapes(built, source.unseen.objects, name)
+        context = source.train.objects
+        if self.data is not None:
+            test_set: LabelledSet | None = source.labelled(source.unseen, class_names)
+        else:
+            train_set, test_set = split_source(source, about.validation_fraction)  # type: ignore[union-attr]
+            context = train_set.objects
+        if test_set is None:
+            raise DataError(f"{run.folder} held no objects out; name what to measure on with --data")
+        return Subject(built, test_set, context, _origin(name, test_set), words_of(source))
+
+
+def words_of(source: "Source") -> tuple[str, ...]:
+    """The words of a source of sentences, by their numbers."""
+    return tuple(source.preparation.get("words", ()))
+
+
+def end_with_report(file: Path, make: "Callable[[], Report]") -> None:
+    """Write a report to `file` and tell so; a run that is done stays done if that fails."""
+    from agrlearn.report.page import write_page
+
+    try:
+        write_page(make(), file)
+    except Exception as error:  # whatever it is, it must not fail the run that came before
+        print(f"No report was written: {' '.join(str(error).split()) or type(error).__name__}")
+    else:
+        print(f"Report: {file}")
+
+
+def _origin(name: str, test_set: "LabelledSet") -> str:
+    return f"{len(test_set):,} objects of {name}"

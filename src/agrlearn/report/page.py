@@ -1,0 +1,140 @@
+"""A report becomes one HTML file: its style, its script and its numbers inside, and nothing from elsewhere.
+
+The page forbids itself, by a Content-Security-Policy, to load anything or to run any script but its own. Names from
+the user's data reach it in two ways: escaped by jinja2, or as JSON that the script inserts as text.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from agrlearn.evaluation.comparison import Mean
+from agrlearn.files import write_atomically
+from agrlearn.report.collect import Report
+from agrlearn.report.measure import Measurement
+
+_FILES = "page_files"
+_SHOWN_AT_FIRST = 8
+_MOST_CLASSES, _MOST_CONFUSIONS = 20, 20
+_SHADES = 8
+
+
+def write_page(report: Report, file: Path) -> None:
+    """The report as a file that opens from disk."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, render(report))
+
+
+def render(report: Report, *, live: bool = False) -> str:
+    """The page; a live one asks its server for `data.json` again and again."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    style, script = (_own_file(name) for name in ("style.css", "charts.js"))
+    network = "'self'" if live else "'none'"
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{_digest(style)}'; "
+        f"script-src 'sha256-{_digest(script)}'; connect-src {network}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    environment = Environment(
+        loader=PackageLoader("agrlearn.report", _FILES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"mean": _mean, "count": _count, "signed": _signed, "percent": _percent}
+    return environment.get_template("page.html").render(
+        report=report,
+        live=live,
+        policy=policy,
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(as_safe_json(payload(report, live=live))),
+        confusions={number: _confusion(found) for number, found in report.measured.items()},
+        shades=_SHADES,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=version("agrlearn"),
+    )
+
+
+def payload(report: Report, *, live: bool = False) -> dict[str, Any]:
+    """What the page's script reads."""
+    return {
+        "live": live,
+        "settings": list(report.settings),
+        "shown": _SHOWN_AT_FIRST,
+        "parts": [*(chart.id for chart in report.charts()), *report.notes],
+        "charts": [_without_nan(asdict(chart)) for chart in report.charts()],
+    }
+
+
+def as_safe_json(value: Any) -> str:
+    """JSON that holds nothing an HTML parser could take for markup.
+
+    >>> as_safe_json({"class": "</script>"})
+    '{"class":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _own_file(name: str) -> str:
+    return (files("agrlearn.report") / _FILES / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _confusion(found: Measurement) -> dict[str, Any]:
+    """The whole matrix, or for many classes the pairs that are most often confused."""
+    names = found.class_names
+    if len(names) <= _MOST_CLASSES:
+        totals = [max(1, sum(row)) for row in found.confusion]
+        rows = [
+            (name, [(count, math.ceil(_SHADES * count / total)) for count in row])
+            for name, row, total in zip(names, found.confusion, totals, strict=True)
+        ]
+        return {"names": names, "rows": rows, "pairs": []}
+    pairs = [
+        (count, names[truth], names[answer])
+        for truth, row in enumerate(found.confusion)
+        for answer, count in enumerate(row)
+        if truth != answer and count > 0
+    ]
+    return {"names": names, "rows": [], "pairs": sorted(pairs, key=lambda pair: -pair[0])[:_MOST_CONFUSIONS]}
+
+
+def _mean(mean: Mean | None, scale: float = 1, digits: int = 2) -> str:
+    return "–" if mean is None or math.isnan(mean.value) else mean.text(scale=scale, digits=digits)
+
+
+def _signed(value: Mean | float | None, scale: float = 1, digits: int = 2) -> str:
+    mean = Mean(value, math.nan) if isinstance(value, float) else value
+    if mean is None or math.isnan(mean.value):
+        return "–"
+    sign = "+" if mean.value >= 0 else "−"
+    return sign + Mean(abs(mean.value), mean.standard_error).text(scale=scale, digits=digits)
+
+
+def _count(number: float | None, digits: int = 0) -> str:
+    return "–" if number is None else f"{number:,.{digits}f}"
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f}"
+
+
+def _without_nan(value: Any) -> Any:
+    """Numbers rounded to what can be seen, and null for those that are none."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items() if item is not None}
+    return [_without_nan(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,175 @@
+"""Run directories become facts: what each run is, how far it came, and which runs differ only by their seed."""
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agrlearn.errors import RunError
+from agrlearn.grouping import GroupBatchSampler
+from agrlearn.training.checkpoint import METRICS_FILE, NETWORK_FILE, RUN_FILE, read_run
+from agrlearn.training.recipe import Recipe
+
+_TIMING_FILE = "timing.jsonl"
+_OWN_OPTIONS = ("network", "object_shape", "num_classes", "fold", "vocabulary")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run directory tells, finished or not."""
+
+    folder: Path
+    identity: dict[str, Any]
+    versions: dict[str, str]
+    epochs: tuple[dict[str, Any], ...]
+    """The lines of metrics.jsonl as they stand: later versions may write more than `EpochRecord` knows."""
+    seconds: float
+    """Of training."""
+    finished: bool
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        return self.identity["recipe"]
+
+    @property
+    def seed(self) -> int:
+        return self.recipe["seed"]
+
+    @property
+    def fold(self) -> int:
+        return self.identity["network"]["fold"]
+
+    @property
+    def objects_seen(self) -> int:
+        return self.epochs[-1]["objects_seen"] if self.epochs else 0
+
+    @property
+    def steps(self) -> int:
+        """Training steps so far."""
+        if not self.epochs:
+            return 0
+        objects = self.objects_seen // (self.fold * len(self.epochs))
+        return len(self.epochs) * len(GroupBatchSampler(objects, self.fold, self.recipe["batch_size"]))
+
+    def last(self, name: str) -> float | None:
+        """The last value that was written down under `name`."""
+        return next((line[name] for line in reversed(self.epochs) if line.get(name) is not None), None)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ only by their seed."""
+
+    name: str
+    runs: tuple[RunFacts, ...]
+
+    @property
+    def fold(self) -> int:
+        return self.runs[0].fold
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """The run directories among `paths`, and those within the other folders."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise RunError(f"there is no folder {path}; give the directory of a run, or a folder of such directories")
+        here = [path] if (path / RUN_FILE).exists() else _in_order(path)
+        if not here:
+            raise RunError(f"{path} is not a run directory and holds none: `agrlearn train` makes one")
+        found |= {folder.resolve(): folder for folder in here}
+    return list(found.values())
+
+
+def read_facts(folder: Path) -> RunFacts:
+    """What is known of a run, which may be under way."""
+    about = read_run(folder)
+    times = {line["epoch"]: line["seconds"] for line in _whole_lines(folder / _TIMING_FILE)}
+    return RunFacts(
+        folder,
+        about["identity"],
+        about.get("versions", {}),
+        tuple(_whole_lines(folder / METRICS_FILE)),
+        sum(times.values()),
+        (folder / NETWORK_FILE).exists(),
+    )
+
+
+def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
+    """Runs together that differ only by their seed, in the order in which they came."""
+    together: dict[str, list[RunFacts]] = {}
+    for run in runs:
+        rest = {**run.identity, "recipe": {**run.recipe, "seed": None}}
+        key = json.dumps(rest, sort_keys=True)
+        # A second run of the same seed is a repetition, which has no partner to be paired with.
+        again = sum(run.seed == other.seed for name, mine in together.items() if name.startswith(key) for other in mine)
+        together.setdefault(f"{key}{again or ''}", []).append(run)
+    groups = [tuple(mine) for mine in together.values()]
+    names = [_without_seed(mine[0].folder.resolve().name) for mine in groups]
+    names = [
+        f"{_without_seed(mine[0].folder.resolve().parent.name)}/{name}" if count > 1 else name
+        for mine, name, count in zip(groups, names, [Counter(names)[name] for name in names], strict=True)
+    ]
+    seen: Counter[str] = Counter()
+    settings = []
+    for name, mine in zip(names, groups, strict=True):
+        seen[name] += 1
+        settings.append(Setting(f"{name} ({seen[name]})" if seen[name] > 1 else name, mine))
+    return settings
+
+
+def training_command(run: RunFacts, about_data: dict[str, Any]) -> str:
+    """The `agrlearn train` that makes this run again.
+
+    Args:
+        about_data: what data.json in the run directory tells.
+    """
+    network, preparation = run.identity["network"], about_data.get("preparation") or {}
+    options: dict[str, Any] = {"fold": run.fold, "network": network["network"]}
+    options |= {f"net.{name}": value for name, value in network.items() if name not in _OWN_OPTIONS}
+    options |= {
+        "data-dir": about_data.get("data_dir"),
+        "validation-fraction": about_data["validation_fraction"],
+        "image-size": preparation.get("size"),
+        "text-column": preparation.get("text"),
+        "label-column": preparation.get("label"),
+        "precision": run.identity.get("precision"),
+        "run-dir": run.folder,
+    }
+    defaults = json.loads(Recipe().model_dump_json())
+    options |= {name: value for name, value in run.recipe.items() if value != defaults.get(name)}
+    words = ["agrlearn", "train", about_data["source"]]
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True or value is False:
+            words += [option, str(value).lower()] if name.startswith("net.") else [option] if value else []
+        elif isinstance(value, list):
+            words += [word for item in value for word in (option, str(item))]
+        elif value is not None:
+            words += [option, str(value)]
+    return shlex.join(words)
+
+
+def _in_order(folder: Path) -> list[Path]:
+    """The run directories within a folder, those that differ by their seed beside each other."""
+    found = [file.parent for file in folder.glob(f"*/{RUN_FILE}")]
+    return sorted(found, key=lambda run: (_without_seed(run.name), run.name))
+
+
+def _whole_lines(file: Path) -> list[dict[str, Any]]:
+    """The lines of a .jsonl file, but for a last one that is still being written."""
+    if not file.exists():
+        return []
+    whole, _, _ = file.read_text().rpartition("\n")
+    try:
+        return [json.loads(line) for line in whole.splitlines() if line]
+    except ValueError as error:
+        raise RunError(f"{file} is damaged ({error}); the command that trains the run mends it") from None
+
+
+def _without_seed(name: str) -> str:
+    return re.sub(r"[-_ ]*seed[-_ =]*\d+$", "", name) or name

@@ -1,0 +1,135 @@
+"""agrlearn report, and the reports that other commands end with."""
+
+import json
+import re
+import shlex
+
+import numpy
+import pytest
+
+from agrlearn.cli import main
+
+RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
+
+
+@pytest.fixture
+def table(tmp_path, vectors):
+    """An .npz file of vectors with named classes."""
+    file = tmp_path / "table.npz"
+    numpy.savez(file, x=vectors.objects.numpy(), y=numpy.array(vectors.class_names)[vectors.labels])
+    return file
+
+
+def call(*arguments) -> int:
+    try:
+        main([str(argument) for argument in arguments])
+    except SystemExit as leave:
+        return leave.code or 0
+    return 0
+
+
+def sections(file) -> set[str]:
+    return set(re.findall(r'<section id="(\w+)"', file.read_text()))
+
+
+def test_training_ends_with_a_report_and_report_shows_runs_side_by_side(table, tmp_path, capsys):
+    for seed in (0, 1):
+        run = tmp_path / f"run-seed{seed}"
+        assert call("train", table, "--alpha", 0.1, "--seed", seed, "--run-dir", run, *RECIPE) == 0
+        assert f"Report: {run / 'report.html'}" in capsys.readouterr().out
+        assert {"curves", "dial", "heads", "confusion", "hardest"} <= sections(run / "report.html")
+    assert call("report", tmp_path / "run-seed0", tmp_path / "run-seed1", "--output", tmp_path / "both.html") == 0
+    assert "2 runs, 0.1 MB" in capsys.readouterr().out
+    page = (tmp_path / "both.html").read_text()
+    assert "1 setting" in page
+    assert "Measured on 15 objects of" in page
+
+
+def test_the_command_on_the_page_trains_the_same_run(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    options = ("--net.width", 24, "--net.noise", 1, "--milestones", 0.4, "--milestones", 0.8, "--schedule", "steps")
+    assert call("train", table, "--fold", 3, "--validation-fraction", 0.2, "--run-dir", run, *options, *RECIPE) == 0
+    (command,) = re.findall(r"(agrlearn train [^<]*)</pre>", (run / "report.html").read_text())
+    capsys.readouterr()
+    assert call(*shlex.split(command)[1:]) == 0
+    assert "finished already" in capsys.readouterr().out
+
+
+def test_no_report_writes_none(table, tmp_path, capsys):
+    assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
+    assert "Report" not in capsys.readouterr().out
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_report_that_fails_does_not_fail_the_run(table, tmp_path, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("the report is broken")
+
+    monkeypatch.setattr("agrlearn.report.measure.measure", fail)
+    assert call("train", table, "--run-dir", tmp_path / "run", *RECIPE) == 0
+    out = capsys.readouterr().out
+    assert "No report was written: the report is broken" in out
+    assert "Next: agrlearn evaluate" in out
+
+
+def test_a_run_without_a_held_out_part_is_shown_by_its_curves(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert call("train", table, "--validation-fraction", 0, "--run-dir", run, *RECIPE) == 0
+    assert sections(run / "report.html") == {"overview", "curves", "again"}
+    assert call("report", run, "--output", tmp_path / "r.html", "--data", table, "--no-dial") == 0
+    assert {"reliability", "confusion"} <= sections(tmp_path / "r.html")
+    assert "dial" not in sections(tmp_path / "r.html")
+
+
+def test_a_run_under_way_is_shown_by_its_curves(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    (run / "network.safetensors").unlink()
+    assert call("report", run, "--output", tmp_path / "r.html") == 0
+    assert "is not finished" in capsys.readouterr().out
+    assert sections(tmp_path / "r.html") == {"overview", "curves", "again"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "absent"], "there is no folder absent"),
+        (["report", "."], "holds none"),
+        (["report"], "requires an argument"),
+        (["report", "RUN", "--data", "absent.npz"], "there is no file or folder absent.npz"),
+        (["report", "RUN", "--output", "/proc/nowhere/r.html"], "/proc/nowhere"),
+        (["watch", "absent"], "not a run directory"),
+        (["watch", "RUN", "--port", "70000"], "from 0 to 65535"),
+        (["watch", "RUN", "--port", "x"], "expected a whole number"),
+    ],
+)
+def test_errors_are_one_sentence_and_exit_code_2(arguments, message, table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if "RUN" in arguments:
+        assert call("train", table, "--run-dir", "RUN", "--no-report", *RECIPE) == 0
+    capsys.readouterr()
+    assert call(*arguments) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.startswith("agrlearn: ")
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_damaged_note_about_the_data_is_told_on_the_page(table, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    (run / "data.json").write_text(json.dumps({"source": 5}))
+    assert call("report", run, "--output", tmp_path / "r.html") == 2
+    assert "data.json is damaged" in capsys.readouterr().err
+
+
+def test_a_sweep_ends_with_one_report_of_all_trials(table, tmp_path, capsys):
+    sweep = tmp_path / "grid.toml"
+    sweep.write_text(f'data = "{table}"\nseeds = 2\nrecipe.epochs = 2\nrecipe.batch_size = 16\n[grid]\nfold = [1, 2]\n')
+    assert call("sweep", sweep, "--run-dir", tmp_path / "runs") == 0
+    file = tmp_path / "runs" / "report.html"
+    assert f"Report: {file}" in capsys.readouterr().out
+    page = file.read_text()
+    assert "2 settings" in page
+    assert "Differences are to fold-1, paired by seed" in page
+    assert not list((tmp_path / "runs").glob("*/report.html"))

@@ -1,0 +1,98 @@
+"""The server of `agrlearn watch`: this machine, this run, two addresses."""
+
+import html
+import http.client
+import json
+import shutil
+import threading
+
+import pytest
+
+from agrlearn.report.live import LiveRun, make_server
+from tests.report.browser import wait_for
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A run that is under way: it has records, and no network yet."""
+    facts, _ = trained
+    folder = tmp_path / "run"
+    shutil.copytree(facts[2].folder, folder)
+    (folder / "network.safetensors").rename(tmp_path / "network")
+    return folder
+
+
+@pytest.fixture
+def ask(run, report):
+    """Asks the server of the run for a path."""
+    server = make_server(LiveRun(run, lambda facts: report))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def ask(path="/", method="GET", **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+        connection.request(method, path, headers={"Host": f"127.0.0.1:{server.server_port}", **headers})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    ask.address = server.server_address
+    yield ask
+    server.shutdown()
+    server.server_close()
+
+
+def test_it_listens_on_this_machine_alone(ask):
+    assert ask.address[0] == "127.0.0.1"
+
+
+def test_a_run_under_way_shows_its_curves_and_how_far_it_is(ask):
+    status, page = ask()
+    assert status == 200
+    assert 'id="chart-loss"' in page
+    assert 'id="hardest"' not in page
+    assert 'id="overview"' not in page  # a table would stand still
+    assert "connect-src 'self'" in html.unescape(page)
+    status, text = ask("/data.json")
+    news = json.loads(text)
+    assert (status, news["done"]) == (200, False)
+    assert "epoch 4 of 4, last heard of" in news["status"]
+
+
+def test_a_finished_run_becomes_the_whole_report(ask, run):
+    (run.parent / "network").rename(run / "network.safetensors")
+    wait_for(lambda: json.loads(ask("/data.json")[1])["done"], "the measurements")
+    assert "no longer changes" in json.loads(ask("/data.json")[1])["status"]
+    assert 'id="hardest"' in ask()[1]
+
+
+def test_a_run_that_is_started_over_is_under_way_again(ask, run):
+    (run.parent / "network").rename(run / "network.safetensors")
+    wait_for(lambda: json.loads(ask("/data.json")[1])["done"], "the measurements")
+    (run / "network.safetensors").rename(run.parent / "network")
+    news = json.loads(ask("/data.json")[1])
+    assert not news["done"]
+    assert "Under way" in news["status"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1:1", ""])
+def test_other_names_for_this_machine_are_refused(ask, host):
+    assert ask(Host=host)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "path", ["/run.json", "/../run.json", "/metrics.jsonl", "//etc/passwd", "/data.json?x", "/%2e%2e/"]
+)
+def test_nothing_but_the_page_and_its_data_is_served(ask, path):
+    assert ask(path)[0] == 404
+
+
+def test_other_methods_are_refused(ask):
+    assert ask(method="POST")[0] == 501
+    assert ask(method="HEAD") == (200, "")
+
+
+def test_a_run_that_is_gone_is_told_and_does_not_end_the_server(ask, run):
+    (run / "run.json").unlink()
+    status, text = ask()
+    assert status == 503
+    assert "not a run directory" in text
+    assert ask("/nothing")[0] == 404

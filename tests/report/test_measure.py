@@ -1,0 +1,64 @@
+"""What is measured for the page, held against the library's own evaluation."""
+
+import pytest
+import torch
+
+from agrlearn.evaluation.evaluate import evaluate, score
+from agrlearn.prediction.protocols import Batched
+from agrlearn.report.measure import measure, reliability
+from agrlearn.report.objects import show_object
+
+
+@pytest.mark.parametrize("classes", [2, 7])
+def test_the_mean_gap_of_the_bins_is_the_ece(classes):
+    random = torch.Generator().manual_seed(classes)
+    probabilities = torch.softmax(2 * torch.randn(500, classes, generator=random), dim=1)
+    probabilities[:20] = torch.eye(classes)[0]  # confidence 1 belongs to the last bin
+    labels = torch.randint(classes, (500,), generator=random)
+    bins = reliability(probabilities, labels)
+    gap = sum(each.objects * abs(each.accuracy - each.confidence) for each in bins) / 500
+    assert sum(each.objects for each in bins) == 500
+    assert gap == pytest.approx(score(probabilities, labels).ece, abs=1e-6)
+
+
+def test_measurements_agree_with_evaluate(trained, report):
+    facts, subjects = trained
+    pair = [subjects[run.folder] for run in facts[2:]]
+    found = report.measured[1]
+    expected = [evaluate(subject.network, subject.test_set) for subject in pair]
+    for mine, theirs in zip(found.scores, expected, strict=True):
+        assert (mine.error, mine.nll, mine.ece) == pytest.approx((theirs.error, theirs.nll, theirs.ece))
+    heads = torch.tensor([each.head_errors for each in expected]).mean(dim=0).tolist()
+    assert found.head_errors == pytest.approx(heads)
+    disagreement = sum(each.head_disagreement for each in expected) / 2
+    assert found.head_disagreement.value == pytest.approx(disagreement, abs=1e-6)
+    confusion = torch.tensor(found.confusion)
+    assert confusion.sum() == 64
+    assert 1 - confusion.diagonal().sum() / 64 == pytest.approx(sum(each.error for each in expected) / 2)
+    batched = next(point for point in found.dial if (point.protocol, point.draws) == ("batched", 2))
+    errors = [evaluate(subject.network, subject.test_set, Batched(draws=2)).error for subject in pair]
+    assert batched.error.value == pytest.approx(sum(errors) / 2)
+    assert {(point.protocol, point.draws) for point in found.dial} == {
+        ("replicated", 1), *((name, draws) for name in ("batched", "contextual") for draws in (1, 2, 4)),
+    }  # fmt: skip
+    assert all(point.objects_per_second > 0 for point in found.dial)
+
+
+def test_the_hardest_objects_come_first_with_every_heads_verdict(report):
+    hardest = report.measured[1].hardest
+    likelihoods = [one.likelihood for one in hardest]
+    assert likelihoods == sorted(likelihoods)
+    assert all(len(one.verdicts) == 2 for one in hardest)
+    assert all(one.picture.startswith("data:image/png;base64,") for one in hardest)
+
+
+def test_the_dial_is_left_out_where_it_is_not_wanted(trained):
+    facts, subjects = trained
+    (found,) = measure([[subjects[facts[0].folder]]], dial=False)
+    assert found.dial == ()
+
+
+def test_sentences_are_shown_in_words_and_vectors_in_numbers():
+    sentences = torch.tensor([[2, 1, 3, 0, 0]])
+    assert show_object(sentences, 0, ("good", "film")) == (None, "good ▢ film")
+    assert show_object(torch.arange(12.0)[None], 0, ()) == (None, "0, 1, 2, 3, 4, 5, 6, 7, …")

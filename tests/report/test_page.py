@@ -1,0 +1,113 @@
+"""The page as text: whole, small, and safe from what the user's data are called."""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from agrlearn.report.charts import Chart, Series
+from agrlearn.report.collect import report_of_runs
+from agrlearn.report.page import as_safe_json, render, write_page
+from agrlearn.report.runs import settings_of
+from tests.report.conftest import HOSTILE, QUOTED
+
+SECTIONS = ("overview", "dial", "curves", "reliability", "heads", "confusion", "hardest", "again")
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes, and the text outside of scripts and styles."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text, self._inside = [], "", ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data):
+        if self._inside not in ("script", "style"):
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(report) -> str:
+    return render(report)
+
+
+def sections(page: str) -> list[str]:
+    return [attributes["id"] for tag, attributes in Elements(page).tags if tag == "section"]
+
+
+def test_every_section_is_there(page):
+    assert tuple(sections(page)) == SECTIONS
+
+
+def test_what_is_not_known_is_left_out(trained):
+    facts, _ = trained
+    page = render(report_of_runs("curves only", settings_of(facts), notes=["nothing was measured"]))
+    assert sections(page) == ["overview", "curves", "again"]
+    assert "nothing was measured" in page
+
+
+def test_names_from_the_data_are_shown_and_not_run(page):
+    elements = Elements(page)
+    scripts = [attributes for tag, attributes in elements.tags if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "report-data"}, {}]
+    assert HOSTILE in elements.text
+    assert QUOTED in elements.text
+    assert 'fold1 "x" <img src=q>' in elements.text
+    assert all(attributes.get("src", "data:").startswith("data:") for _, attributes in elements.tags)
+    assert not [name for _, attributes in elements.tags for name in attributes if name.startswith("on")]
+    assert "alert(1)" not in re.sub(r"&lt;script&gt;alert\(1\)&lt;/script&gt;", "", page)
+
+
+def test_the_data_of_the_script_are_json_without_markup(page, report):
+    (text,) = re.findall(r'<script type="application/json" id="report-data">(.*?)</script>', page, re.DOTALL)
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text)["settings"] == list(report.settings)
+    told = {"a": "</script><!--", "b": "\u2028\u2029&"}
+    assert json.loads(as_safe_json(told)) == told
+    assert not set("<>&\u2028\u2029") & set(as_safe_json(told))
+
+
+def test_the_policy_lets_run_the_pages_own_script_alone(page):
+    policy = next(attributes["content"] for tag, attributes in Elements(page).tags if "http-equiv" in attributes)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "connect-src 'none'" in policy
+    for kind, text in re.findall(r"<(style|script)>(.*?)</\1>", page, re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_the_page_asks_nothing_of_the_network(page):
+    links = [attributes["href"] for tag, attributes in Elements(page).tags if "href" in attributes]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "http://www.w3.org/2000/svg" in page
+    assert set(re.findall(r"https?://[^\s\"'<]+", page)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_a_report_of_a_hundred_settings_can_be_mailed(report, tmp_path):
+    line = Series("s", 0, (tuple(range(160)), tuple(range(160))), tuple(i / 7 for i in range(160)),
+                  tuple(i / 9 for i in range(160)), tuple(i / 3 for i in range(160)))  # fmt: skip
+    many = [dataclasses.replace(line, setting=number) for number in range(100)]
+    chart = Chart("loss", "Loss", "about", ("objects seen", "epochs"), "nats", tuple(many))
+    large = dataclasses.replace(report, training=(chart,) * 3, settings=tuple(f"setting {n}" for n in range(100)))
+    write_page(large, tmp_path / "deep" / "report.html")
+    assert (tmp_path / "deep" / "report.html").stat().st_size < 2_000_000
+
+
+def test_many_classes_are_shown_by_what_is_confused_most(report):
+    names = tuple(f"class {number}" for number in range(30))
+    confusion = [[9 if row == column else 0 for column in range(30)] for row in range(30)]
+    confusion[3][7] = 5
+    found = dataclasses.replace(report.measured[0], class_names=names, confusion=tuple(map(tuple, confusion)))
+    text = Elements(render(dataclasses.replace(report, measured={0: found}))).text
+    assert re.search(r"class 3\s*class 7\s*5", text)
+    assert "true ↓ answer →" not in text

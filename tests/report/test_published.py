@@ -1,0 +1,59 @@
+"""The paper's numbers beside ours."""
+
+import math
+
+import pytest
+
+from agrlearn.evaluation.comparison import Mean
+from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES
+from agrlearn.experiments.cells import CellResult, Point, ProtocolScores
+from agrlearn.report.collect import report_of_experiment
+from agrlearn.report.page import render
+from agrlearn.report.published import agreement
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "smaller_is_better", "verdict"),
+    [
+        (Mean(5.0, 0.1), 5.19, True, "agrees"),
+        (Mean(5.0, 0.1), 5.3, True, "better"),
+        (Mean(5.0, 0.1), 4.7, True, "worse"),
+        (Mean(90.0, 0.1), 91.0, False, "worse"),
+        (Mean(90.0, 0.1), 89.0, False, "better"),
+        (Mean(5.0, math.nan), 5.0, True, "open"),
+        (Mean(5.0, 0.1), None, True, "open"),
+    ],
+)
+def test_agreement_is_within_two_standard_errors(ours, published, smaller_is_better, verdict):
+    assert agreement(ours, published, smaller_is_better=smaller_is_better) == verdict
+
+
+def result(row, seed: int, error: float) -> CellResult:
+    points = tuple(Point(epoch, 100 * epoch, 1.0 / epoch, 0.1, error, 0.3, None) for epoch in (1, 2))
+    return CellResult(
+        row.cell.model_dump(mode="json", exclude_defaults=True), seed, (error,),
+        {"Replicated": ProtocolScores(error, 0.3, 0.1, 0.2, 0.0)}, points, 10, 20.0, 30, 200, 1.0,
+        {"torch": "2"}, "cpu",
+    )  # fmt: skip
+
+
+def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
+    experiment, scale = EXPERIMENTS["table1"], SCALES["small"]
+    rows = experiment.rows(scale)
+    errors = {"fold 1": (0.0500, 0.0516), "fold 2": (0.0700, 0.0710), "fold 2, α = 0.3": (0.0100, 0.0110)}
+    results = {
+        (row.block, row.label): [
+            result(row, seed, error)
+            for seed, error in enumerate(errors.get(row.label, ()) if row.block == "CIFAR-10" else ())
+        ]
+        for row in rows
+    }
+    report = report_of_experiment(experiment, scale, rows, results, "agrlearn reproduce table1")
+    verdicts = {row.line.label: row.verdict for row in report.table.blocks[0].rows}
+    assert verdicts == {"fold 1": "agrees", "fold 2": "worse", "fold 2, α = 0.3": "better"}
+    page = render(report)
+    assert all(
+        word in page for word in ("≈ agrees", "▼ worse", "▲ better", "Not run: fold 1", "−0.19", "reproduce table1")
+    )
+    assert '<section id="overview"' not in page
+    assert len(report.training[0].series) == 3

@@ -1,0 +1,126 @@
+"""Run directories as they are read: finished, under way, damaged, and grouped by seed."""
+
+import dataclasses
+import json
+import shlex
+
+import pytest
+
+from agrlearn.errors import RunError
+from agrlearn.evaluation.comparison import mean_over_runs
+from agrlearn.report.charts import Series
+from agrlearn.report.compare import compare
+from agrlearn.report.runs import RunFacts, find_runs, read_facts, settings_of, training_command
+from agrlearn.report.training_charts import information_plane, training_charts
+from agrlearn.training.recipe import Recipe
+
+
+def make_facts(tmp_path, name="run", *, epochs=3, fold=2, error=0.5, **recipe) -> RunFacts:
+    lines = [
+        {
+            "epoch": epoch, "loss": 2.0 * fold / epoch, "train_error": 0.5 / epoch, "information": None,
+            "log_groups": 2.0, "objects_seen": 64 * fold * epoch, "validation_error": error / epoch,
+            "validation_nll": 1.0 / epoch,
+        }
+        for epoch in range(1, epochs + 1)
+    ]  # fmt: skip
+    told = json.loads(Recipe(**{"batch_size": 16, **recipe}).model_dump_json())
+    identity = {"recipe": told, "network": {"network": "mlp", "fold": fold}}
+    return RunFacts(tmp_path / name, identity, {"agrlearn": "0"}, tuple(lines), 1.5, finished=True)
+
+
+def test_runs_that_differ_only_by_their_seed_are_one_setting(tmp_path):
+    runs = [make_facts(tmp_path, f"a-seed{seed}", seed=seed) for seed in (0, 1)]
+    runs.append(make_facts(tmp_path, "b-seed0", seed=0, alpha=0.3))
+    settings = settings_of(runs)
+    assert [(setting.name, len(setting.runs)) for setting in settings] == [("a", 2), ("b", 1)]
+
+
+def test_a_repetition_of_a_seed_is_a_setting_of_its_own(tmp_path):
+    settings = settings_of([make_facts(tmp_path / place, "a-seed0") for place in ("x", "y")])
+    assert [setting.name for setting in settings] == ["x/a", "y/a"]
+
+
+def test_differences_are_paired_by_seed(tmp_path):
+    errors = {("a", 0): 0.3, ("a", 1): 0.9, ("b", 0): 0.6, ("b", 1): 1.5, ("b", 2): 0.0}
+    runs = [
+        make_facts(tmp_path, f"{name}-seed{seed}", seed=seed, error=error, alpha=0.1 * (name == "b"))
+        for (name, seed), error in errors.items()
+    ]
+    first, second = compare(settings_of(runs), {})
+    assert first.difference is None
+    # Validation errors end at a third; seed 2 has no partner.
+    expected = mean_over_runs([0.1, 0.2])
+    assert dataclasses.astuple(second.difference) == pytest.approx(dataclasses.astuple(expected))
+    assert (first.objects_seen, first.steps, first.seeds) == (384, 12, 2)
+
+
+def test_seeds_become_a_band_and_loss_is_per_slot(tmp_path):
+    runs = [make_facts(tmp_path, f"a-seed{seed}", seed=seed, error=0.2 + 0.4 * seed) for seed in (0, 1)]
+    charts = {chart.id: chart for chart in training_charts(settings_of(runs))}
+    assert charts["loss"].series[0].y == pytest.approx((2.0, 1.0, 2 / 3))
+    error: Series = charts["error"].series[0]
+    assert (error.low[0], error.y[0], error.high[0]) == pytest.approx((20, 40, 60))
+    assert error.x == ((128, 256, 384), (1, 2, 3))
+    assert "penalty" not in charts
+
+
+def test_a_run_without_a_held_out_part_still_shows_its_error_in_training(tmp_path):
+    run = make_facts(tmp_path)
+    bare = [{**line, "validation_error": None, "validation_nll": None} for line in run.epochs]
+    charts = training_charts(settings_of([dataclasses.replace(run, epochs=tuple(bare))]))
+    assert [(chart.id, len(chart.series)) for chart in charts] == [("loss", 1), ("error", 1)]
+
+
+def test_long_runs_are_thinned_and_keep_their_ends(tmp_path):
+    (loss, *_) = training_charts(settings_of([make_facts(tmp_path, epochs=5000)]))
+    epochs = loss.series[0].x[1]
+    assert len(epochs) == 400
+    assert (epochs[0], epochs[-1]) == (1, 5000)
+
+
+def test_the_information_plane_is_there_only_where_it_was_tracked(tmp_path):
+    plain = make_facts(tmp_path)
+    assert information_plane(settings_of([plain])) is None
+    tracked = [
+        {**line, "x_information_lower": 1.0 + line["epoch"], "x_information_upper": 9.0, "y_information": 0.5,
+         "y_information_bound": 0.4} for line in plain.epochs
+    ]  # fmt: skip
+    chart = information_plane(settings_of([dataclasses.replace(plain, epochs=tuple(tracked))]))
+    assert [series.mark for series in chart.series] == ["circle", "diamond"]
+    assert chart.series[0].x == ((2.0, 3.0, 4.0),)
+    assert "at most 9" in chart.series[0].notes[0]
+    assert chart.series[1].y == (0.4, 0.4, 0.4)
+
+
+def test_a_line_that_is_still_being_written_is_left_for_later(trained, tmp_path):
+    facts, _ = trained
+    for name in ("run.json", "metrics.jsonl", "timing.jsonl"):
+        (tmp_path / name).write_bytes((facts[0].folder / name).read_bytes())
+    whole = (tmp_path / "metrics.jsonl").read_text()
+    (tmp_path / "metrics.jsonl").write_text(whole[: len(whole) // 2])
+    found = read_facts(tmp_path)
+    assert not found.finished
+    assert 0 < len(found.epochs) < 4
+    (tmp_path / "metrics.jsonl").write_text("{nonsense\n")
+    with pytest.raises(RunError, match="is damaged"):
+        read_facts(tmp_path)
+
+
+def test_a_folder_of_runs_stands_for_its_runs(trained, tmp_path):
+    facts, _ = trained
+    found = find_runs([facts[0].folder.parent, facts[0].folder])
+    assert found == [run.folder for run in facts]
+    with pytest.raises(RunError, match="holds none"):
+        find_runs([tmp_path])
+    with pytest.raises(RunError, match="there is no folder"):
+        find_runs([tmp_path / "absent"])
+
+
+def test_the_command_quotes_what_a_shell_would_take_apart(tmp_path):
+    run = make_facts(tmp_path, "it's", alpha=0.3, milestones=(0.5, 0.9))
+    words = shlex.split(training_command(run, {"source": "my data.csv", "validation_fraction": 0.2}))
+    assert words[:3] == ["agrlearn", "train", "my data.csv"]
+    assert words[words.index("--run-dir") + 1] == str(tmp_path / "it's")
+    assert words[words.index("--alpha") + 1] == "0.3"
+    assert words.count("--milestones") == 2
