@@ -64,6 +64,7 @@ def test_a_directory_in_place_of_a_file_gets_a_sentence(name, folder):
     refused(agrlearn("train", "t.csv", "--run-dir", "run", *QUICK, folder=folder), name)
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_written_gets_a_sentence(folder):
     """The superuser may write everywhere but into a read-only mount, so there it is one."""
     (folder / "locked").mkdir()

@@ -27,6 +27,12 @@ from tests.faults.processes import agrlearn, refused
 BLOCK = bytes(2**20)
 
 
+def cases(kinds: dict, *heavy: str) -> list:
+    """The kinds by name; those that are costly to make belong to the slow tests."""
+    assert set(heavy) <= set(kinds)
+    return [pytest.param(kind, marks=pytest.mark.slow if kind in heavy else ()) for kind in kinds]
+
+
 def sparse(file: Path, size: int = 4 * 2**30, start: bytes = b"") -> None:
     """A file of zeros that takes no room."""
     file.write_bytes(start)
@@ -91,7 +97,7 @@ TABLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", cases(TABLES, "a million and a half columns", "parquet with far more rows than bytes"))
 def test_a_hostile_table_is_refused(kind, tmp_path):
     name, write, words = TABLES[kind]
     write(tmp_path / name)
@@ -147,7 +153,7 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize("kind", cases(ARRAYS, "a zip bomb"))
 def test_a_hostile_array_file_is_refused(kind, tmp_path):
     ARRAYS[kind](tmp_path / "x.npz")
     refused(agrlearn("train", "x.npz", "--epochs", 1, folder=tmp_path), "x.npz")
@@ -232,7 +238,7 @@ ARCHIVES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ARCHIVES)
+@pytest.mark.parametrize("kind", cases(ARCHIVES, "a bomb as a header", "half a million members"))
 def test_a_hostile_archive_is_refused_and_writes_nothing(kind, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "rt-polaritydata.tar.gz").write_bytes(ARCHIVES[kind]())
@@ -240,6 +246,7 @@ def test_a_hostile_archive_is_refused_and_writes_nothing(kind, tmp_path):
     assert {path.name for path in tmp_path.rglob("*") if path.suffix != ".txt"} == {"data", "rt-polaritydata.tar.gz"}
 
 
+@pytest.mark.slow
 def test_a_bomb_in_place_of_a_published_file_is_refused(tmp_path):
     (tmp_path / "fashion-mnist").mkdir()
     (tmp_path / "fashion-mnist" / "train-images-idx3-ubyte.gz").write_bytes(zeros_in_gzip(8 * 2**30))
@@ -294,7 +301,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("kind", cases(NETWORKS, "giant metadata", "metadata of 300,000 names"))
 def test_a_hostile_network_file_is_refused(kind, run):
     content = NETWORKS[kind]
     (run / "network.safetensors").write_bytes(content() if callable(content) else content)
@@ -472,7 +479,7 @@ CHECKPOINTS = {
 }
 
 
-@pytest.mark.parametrize("kind", CHECKPOINTS)
+@pytest.mark.parametrize("kind", cases(CHECKPOINTS, "a zip bomb"))
 def test_a_hostile_checkpoint_is_refused_and_not_run(kind, run):
     make = CHECKPOINTS[kind]
     sparse(run / "checkpoint.pt") if make is None else (run / "checkpoint.pt").write_bytes(make(run.parent))
