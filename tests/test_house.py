@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import agrlearn
+import agrlearn.information
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "agrlearn"
@@ -44,7 +45,13 @@ def test_imports_run_downward(path):
 
 @pytest.mark.parametrize(
     "statement",
-    ["import agrlearn", "from agrlearn.training.recipe import Recipe", "import agrlearn.cli", "import agrlearn.theory"],
+    [
+        "import agrlearn",
+        "from agrlearn.training.recipe import Recipe",
+        "import agrlearn.cli",
+        "import agrlearn.information",
+        "import agrlearn.theory",
+    ],
 )
 def test_importing_does_not_import_torch(statement):
     code = f"{statement}; import sys; sys.exit('torch' in sys.modules)"
@@ -59,19 +66,22 @@ def test_every_public_name_is_there_and_documented():
         agrlearn.nonsense  # noqa: B018
 
 
-def test_the_names_that_type_checkers_see_are_the_public_ones():
-    tree = ast.parse((SOURCE / "__init__.py").read_text())
+@pytest.mark.parametrize("package", [agrlearn, agrlearn.information], ids=lambda package: package.__name__)
+def test_the_names_that_type_checkers_see_are_the_public_ones(package):
+    tree = ast.parse(Path(package.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.name: node.module for node in block.body for alias in node.names}
-    assert {name: f"agrlearn.{home}" for name, home in agrlearn._HOMES.items()} == seen
+    assert {name: f"{package.__name__}.{home}" for name, home in package._HOMES.items()} == seen
+    assert all(getattr(package, name) is not None for name in package.__all__)
 
 
-def test_the_readmes_python_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("document", ["README.md", "docs/information.md"])
+def test_the_python_of_the_documents_runs(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, document, "exec"), {})
 
 
 def test_the_theory_page_prints_what_it_says():

@@ -1,9 +1,30 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, and texts that are small or refused."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+_LARGEST_TEXT = 2**26  # bytes; a million words are 2**24
+
+
+def read_small_text(path: Path) -> str:
+    """A text file of ours, which is never large; ValueError for any other, of which no more is read."""
+    with path.open("rb") as file:
+        content = file.read(_LARGEST_TEXT + 1)
+    if len(content) > _LARGEST_TEXT:
+        raise ValueError(f"it has more than {_LARGEST_TEXT:,} bytes")
+    return content.decode()
+
+
+def parse_json(text: str) -> Any:
+    """What a JSON text holds; ValueError if it is none, or nested so deeply that it cannot be read."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:
@@ -12,7 +33,12 @@ def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = No
     Args:
         keep: where the old file goes, instead of being lost; killed between the two, it is only there.
     """
-    data = content.encode() if isinstance(content, str) else content
+    # File names that are no UTF-8 come in as surrogates, and go out as the bytes they were.
+    data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)  # a pipe or a device is written to, never replaced
+        return
+    path = path.resolve()  # of a link, what it points to
     draft = path.with_name(f".{path.name}.draft")
     try:
         with draft.open("wb") as file:
@@ -22,8 +48,10 @@ def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = No
         if keep is not None and path.exists():
             path.replace(keep)
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
         draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk is told without a name
         raise
     if os.name == "nt":
         return

@@ -280,3 +280,16 @@ def test_kills_at_any_moment_of_a_runs_life_change_nothing(table, tmp_path):
         whole, cut = (load_file(folder / "network.safetensors") for folder in (tmp_path / "whole", run))
         assert all(torch.equal(whole[name], cut[name]) for name in whole)
         assert (run / "metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+
+
+def test_information_between_two_files_is_estimated_or_refused_with_a_sentence(tmp_path, capsys):
+    x = numpy.random.default_rng(0).standard_normal(300)
+    numpy.save(tmp_path / "x.npy", x)
+    (tmp_path / "y.csv").write_text("height,weight\n" + "".join(f"{value},{-(value**3)}\n" for value in x + 0.5))
+    assert call("information", tmp_path / "x.npy", tmp_path / "y.csv") == 0
+    assert " nats (" in capsys.readouterr().out
+    (tmp_path / "words.tsv").write_text("a\nb\n")
+    (tmp_path / "broken.npy").write_bytes(b"nonsense")
+    for name, message in (("words.tsv", "as numbers"), ("broken.npy", "as numbers"), ("x.txt", "expected an .npy")):
+        assert call("information", tmp_path / "x.npy", tmp_path / name) == 2
+        assert message in capsys.readouterr().err

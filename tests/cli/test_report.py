@@ -120,7 +120,7 @@ def test_a_damaged_note_about_the_data_is_told_on_the_page(table, tmp_path, caps
     assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
     (run / "data.json").write_text(json.dumps({"source": 5}))
     assert call("report", run, "--output", tmp_path / "r.html") == 2
-    assert "data.json is damaged" in capsys.readouterr().err
+    assert "data.json does not tell of data" in capsys.readouterr().err
 
 
 def test_a_sweep_ends_with_one_report_of_all_trials(table, tmp_path, capsys):

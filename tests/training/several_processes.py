@@ -4,11 +4,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 import torch
 from lightning_fabric import Fabric
 from torch import nn
 
 from agrlearn.data.labelled import LabelledSet
+from agrlearn.errors import RecipeError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -92,6 +94,8 @@ if __name__ == "__main__":
     engine.launch()
     assert world_size() == 2
     folder = Path(sys.argv[1])
+    with pytest.raises(RecipeError, match="runs 2 processes, the Fabric 1"):
+        fit(make_network(False), make_data(), make_recipe())
     if sys.argv[2:] == ["first-epoch"]:
         stop_after_an_epoch(engine, folder / "run")
     else:

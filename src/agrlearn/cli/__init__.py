@@ -1,5 +1,6 @@
 """The command line. Commands live in one file each; they import torch when they are called, not before."""
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from agrlearn.cli.engine import process_number
 from agrlearn.cli.evaluate import evaluate
 from agrlearn.cli.export import export
 from agrlearn.cli.info import info
+from agrlearn.cli.information import information
 from agrlearn.cli.predict import predict
 from agrlearn.cli.report import report
 from agrlearn.cli.reproduce import reproduce
@@ -24,24 +26,42 @@ app = App(
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
     "time between a free ensemble and more throughput. Start with: agrlearn demo",
 )
-for command in (demo, train, watch, predict, evaluate, report, export, info, sweep, reproduce, theory):
+for command in (demo, train, watch, predict, evaluate, report, export, info, information, sweep, reproduce, theory):
     app.command(command)
+
+_WORDS_OF_ALLOCATORS = (
+    "allocate memory", "out of memory", "not enough memory", "size calculation overflowed", "multiplication overflow",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; what a user can mend is told in one sentence with exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
     except CycloptsError as error:
         _leave(f"{_reason(error)} Try --help.")
     except AgrLearnError as error:
         _leave(str(error))
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # the reader, such as `head`, has had enough
         sys.exit(0)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _leave(f"{where}{error.strerror or error}; check the path, its permissions and the free space")
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in _WORDS_OF_ALLOCATORS):
+            raise
+        _leave("there is not enough memory for this; use a smaller network, batch, fold or image size")
+    except ValueError as error:
+        if "null" not in str(error) and not isinstance(error, UnicodeEncodeError):
+            raise
+        _leave("a path holds a character that no file's name can have, such as NUL; check the arguments")
 
 
 def _reason(error: CycloptsError) -> str:

@@ -55,9 +55,9 @@ def demo(
             table.add_section()
             before = row.setting
         table.add_row(*as_cells(row))
-    console = Console()
+    console = Console(markup=False)
     # Piped into a file there is no width to fit: keep every cell whole.
-    console.print(table) if console.is_terminal else Console(width=200).print(table)
+    console.print(table) if console.is_terminal else Console(width=200, markup=False).print(table)
     console.print(f"The runs, table.md and results.json are in {run_dir}", soft_wrap=True)
     if report:
         end_with_report(run_dir / REPORT_FILE, lambda: _report(run_dir, seeds, epochs))

@@ -83,6 +83,6 @@ def evaluate(
             f"{multiply_adds_per_object(built, first_tensor(test_set.objects)[:1], chosen):,.0f}",
             f"{speed:,.0f}",
         )
-    console = Console()
+    console = Console(markup=False)
     # Piped into a file there is no width to fit: keep every cell whole.
-    console.print(table) if console.is_terminal else Console(width=200).print(table)
+    console.print(table) if console.is_terminal else Console(width=200, markup=False).print(table)

@@ -64,7 +64,7 @@ def reproduce(
 
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs of each cell and at least 1, got {seeds}")
-    console = Console()
+    console = Console(markup=False)
     rows = engine.choose_rows([table], scale, cells or [])
     done = results / engine.CELLS_FOLDER
     tasks = engine.pending([row for found in rows.values() for row in found], seeds, done)

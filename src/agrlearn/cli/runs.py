@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
+from pydantic import BaseModel, ConfigDict
 
 from agrlearn.cli.engine import speaks
 from agrlearn.errors import DataError, RecipeError, RunError, look_up
@@ -111,29 +112,15 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
     from agrlearn.files import write_atomically
 
     stored = str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
-    about = {
-        "source": stored,
-        "data_dir": None if data_dir is None else str(data_dir.resolve()),
-        "validation_fraction": fraction,
-        "preparation": source.preparation,
-    }
-    write_atomically(run_dir / _DATA_FILE, json.dumps(about) + "\n")
+    about = DataNote(
+        source=stored,
+        data_dir=None if data_dir is None else str(data_dir.resolve()),
+        validation_fraction=fraction,
+        preparation=source.preparation,
+    )
+    write_atomically(run_dir / _DATA_FILE, json.dumps(about.model_dump()) + "\n")
     if source.bad:
         write_atomically(run_dir / _BAD_FILE, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
-
-
-def remembered_data(run_dir: Path) -> dict[str, Any] | None:
-    """What `remember_data` noted in a run directory; None for a run from Python."""
-    file = run_dir / _DATA_FILE
-    if not file.exists():
-        return None
-    try:
-        about = json.loads(file.read_text())
-        if isinstance(about["source"], str) and 0.0 <= about["validation_fraction"] < 1.0:
-            return about
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise RunError(f"{file} is damaged; the command that trained the run writes it again")
 
 
 def tell_about(source: "Source", run_dir: Path | None = None) -> None:
@@ -151,24 +138,48 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
     """Data for a trained network: they become objects as its training data did."""
     from agrlearn.data.catalogue import open_source
 
-    about = remembered_data(run_dir) or {}
-    before = about.get("data_dir")
+    about = read_note(run_dir)
+    before = about.data_dir if about else None
     return open_source(
         data,
         data_dir=data_dir or (before if before and Path(before).is_dir() else None),
-        preparation=about.get("preparation"),
+        preparation=about.preparation if about else None,
         skip_bad=skip_bad,
     )
 
 
 def training_objects(run_dir: Path, data_dir: Path | None = None) -> "Objects":
     """The objects that a run was trained on, read again from where they were."""
-    about = remembered_data(run_dir)
+    about = read_note(run_dir)
     if about is None:
         raise RunError(f"{run_dir} does not tell its training data; name them with --context")
-    source = open_like_training(about["source"], run_dir, skip_bad=True, data_dir=data_dir)
-    train_set, _ = split_source(source, about["validation_fraction"])
+    source = open_like_training(about.source, run_dir, skip_bad=True, data_dir=data_dir)
+    train_set, _ = split_source(source, about.validation_fraction)
     return train_set.objects
+
+
+class DataNote(BaseModel):
+    """What a run directory remembers of the data that it trains on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    source: str
+    data_dir: str | None
+    validation_fraction: float
+    preparation: dict[str, Any]
+
+
+def read_note(run_dir: Path) -> DataNote | None:
+    """What a run directory remembers of its data; None for a run from Python."""
+    from agrlearn.files import parse_json, read_small_text
+
+    file = run_dir / _DATA_FILE
+    if not file.exists():
+        return None
+    try:
+        return DataNote.model_validate(parse_json(read_small_text(file)))
+    except ValueError:
+        raise RunError(f"{file} does not tell of data as agrlearn does; `agrlearn train` writes it anew") from None
 
 
 def open_run(run_dir: Path, network: str | None = None) -> "tuple[AggregatedClassifier, tuple[str, ...]]":
@@ -181,12 +192,21 @@ def open_run(run_dir: Path, network: str | None = None) -> "tuple[AggregatedClas
     file = run_dir / NETWORK_FILE
     if not file.exists():
         raise RunError(f"{run_dir} is not finished: the command that started it goes on with it")
+    class_names = saved_class_names(file)
     if network is None:
-        return load(file), saved_class_names(file)
+        return _with_classes(load(file), class_names, file)
     described: Any = saved_description(file) or {}
     options = {key: value for key, value in described.items() if key not in ("network", "object_shape")}
     model = build_outside(network, object_shape=tuple(described["object_shape"]), **options)
-    return load(file, model), saved_class_names(file)
+    return _with_classes(load(file, model), class_names, file)
+
+
+def _with_classes(
+    network: "AggregatedClassifier", class_names: tuple[str, ...], file: Path
+) -> "tuple[AggregatedClassifier, tuple[str, ...]]":
+    if len(class_names) != network.num_classes:
+        raise RunError(f"{file} names {len(class_names)} classes of a network of {network.num_classes}; train it again")
+    return network, class_names
 
 
 def check_shapes(network: "AggregatedClassifier", objects: "Objects", name: str) -> None:

@@ -67,7 +67,7 @@ def sweep(
     trials = read_sweep(file, folder)
     folder.mkdir(parents=True, exist_ok=True)
     states = {trial.run_dir: "done" if trial.is_done() else "waiting" for trial in trials}
-    console = Console()
+    console = Console(markup=False)
     failures: list[str] = []
 
     def on_start(trial: "Trial") -> None:

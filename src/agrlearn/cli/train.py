@@ -104,7 +104,7 @@ def train(
     train_set, validation_set = split_source(source, validation_fraction)
     built = _build(network, net or {}, train_set, source.preparation, fold, recipe.seed)
     engine = start_engine(precision)
-    console = Console(quiet=not engine.is_global_zero)
+    console = Console(quiet=not engine.is_global_zero, markup=False)
     if fresh:
         on_rank_zero(lambda: clear_run(folder))
     console.print(

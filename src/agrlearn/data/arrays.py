@@ -1,6 +1,7 @@
 """Plain arrays, in memory or in an .npz file, become objects."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from agrlearn.errors import DataError
 
 _CHANNEL_COUNTS = (1, 3, 4)
 _ROWS_AT_ONCE = 4096
+_LARGE, _SQUEEZED = 2**28, 100  # bytes, and times: what is both is no data, but made to fill the memory
 
 
 def objects_from_array(array: Any, *, origin: str = "the data set") -> Tensor:
@@ -67,11 +69,18 @@ def read_npz(path: Path) -> Part:
     if not path.is_file():
         raise DataError(f"{path} is not a file; expected an .npz file with arrays x and y")
     try:
+        with zipfile.ZipFile(path) as members:
+            for member in members.infolist():
+                if member.file_size > max(_LARGE, _SQUEEZED * member.compress_size):
+                    raise DataError(
+                        f"{path} unpacks to {member.file_size / 1e9:.1f} GB, more than {_SQUEEZED} times its size; if "
+                        "that is meant, write it with numpy.savez, which does not compress"
+                    )
         with numpy.load(path, allow_pickle=False) as arrays:
             if "x" not in arrays:
                 raise DataError(f"{path} has no array called x; it holds: {', '.join(arrays) or 'nothing'}")
             x, y = arrays["x"], arrays.get("y")
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, OSError, MemoryError, SyntaxError) as error:
         if isinstance(error, DataError):
             raise
         if "allow_pickle" in str(error):

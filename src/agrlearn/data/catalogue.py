@@ -11,6 +11,7 @@ from agrlearn.data.cifar import cifar10, cifar100
 from agrlearn.data.fashion_mnist import fashion_mnist
 from agrlearn.data.folder import data_folder
 from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folder
+from agrlearn.data.preparation import check_preparation
 from agrlearn.data.reviews import movie_review, subjectivity
 from agrlearn.data.sources import Part, Source
 from agrlearn.data.tables import READERS, read_table
@@ -44,9 +45,9 @@ def open_source(
         if not path.suffix and len(path.parts) == 1:
             look_up(DATASETS, name_or_path, "data set")
         raise DataError(f"there is no file or folder {name_or_path}; give one, or a data set: {', '.join(DATASETS)}")
-    before = preparation or {}
+    before = check_preparation(preparation or {})
     if is_image_folder(path):
-        size = image_size or before.get("size") or DEFAULT_SIZE
+        size = before.get("size", DEFAULT_SIZE) if image_size is None else image_size
         return read_image_folder(path, size=size, skip_bad=skip_bad)
     if path.suffix in READERS:
         earlier = before if before.get("kind") in ("text", "table") else None

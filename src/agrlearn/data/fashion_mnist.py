@@ -1,6 +1,5 @@
 """Fashion-MNIST (Xiao, Rasul and Vollgraf 2017): four gzipped IDX files."""
 
-import gzip
 import zlib
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy
 
 from agrlearn.data.arrays import objects_from_array
 from agrlearn.data.download import download
-from agrlearn.data.published import check_content
+from agrlearn.data.published import check_content, open_packed
 from agrlearn.data.sources import Part, Source
 from agrlearn.errors import DataError
 
@@ -57,7 +56,8 @@ def read_idx(file: Path, checksum: str) -> numpy.ndarray:
         checksum: of the file within.
     """
     try:
-        content = gzip.decompress(file.read_bytes())
+        with open_packed(file) as unpacked:
+            content = unpacked.read()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read ({error}); remove it, and it is downloaded again") from error
     check_content(content, checksum, file)

@@ -8,6 +8,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from agrlearn.data.preparation import LARGEST_SIZE
 from agrlearn.data.sources import BadObject, Part, Source
 from agrlearn.errors import DataError
 
@@ -27,8 +28,8 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
     The shorter side is scaled to `size` and the middle is kept. With folders called train and test (or val), these are
     the parts; otherwise all images are one part.
     """
-    if size < 1:
-        raise DataError(f"the image size is a number of pixels and at least 1, got {size}")
+    if not 1 <= size <= LARGEST_SIZE:
+        raise DataError(f"the image size is a number of pixels from 1 to {LARGEST_SIZE}, got {size}")
     bad: list[BadObject] = []
     about = {"kind": "images", "size": size}
     if not any(child.is_dir() for child in path.iterdir()):

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -146,3 +147,20 @@ def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, wor
     rest = [indices.tolist() for indices in sampler.batches(start)]
     for objects, labels in DataLoader(dataset, batch_sampler=rest, num_workers=workers):
         yield Batch(objects, labels, None)
+
+
+@contextmanager
+def told_of_lost_workers() -> Iterator[None]:
+    """Within this block, a worker process of `batches` that died is told in a sentence.
+
+    torch raises its error wherever the main process happens to be, so the block holds all that is done with batches.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error).startswith("DataLoader worker ("):
+            raise DataError(
+                f"a process that loads the data has died, perhaps for want of memory ({error}); start again, with "
+                "fewer workers if that does not help"
+            ) from error
+        raise

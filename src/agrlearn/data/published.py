@@ -1,16 +1,19 @@
 """Published files: read from the data folder, packed or unpacked, and used only if their checksums hold."""
 
+import gzip
 import hashlib
 import tarfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from agrlearn.data.download import download
 from agrlearn.errors import DataError
 
-_LARGEST_MEMBER = 2**28  # bytes; those of CIFAR-100 are the largest that are read, and have 155 million
+_MOST_BYTES = 2**28  # unpacked; CIFAR's archives are the largest that are read, and have 187 million
+_MOST_MEMBERS = 1000
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,14 @@ def read_members(file: Path, names: Collection[str]) -> dict[str, bytes]:
     """
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(file, "r:gz") as archive:
-            for member in archive:
+        # As a stream, every byte of which passes the limit.
+        with open_packed(file) as unpacked, tarfile.open(fileobj=unpacked, mode="r|", bufsize=2**20) as archive:  # type: ignore[call-overload]
+            for number, member in enumerate(archive):
                 name = PurePosixPath(member.name).name
+                if member.size > _MOST_BYTES or number > _MOST_MEMBERS:
+                    raise _too_large(file)
                 if name not in names or not member.isreg():
                     continue
-                if member.size > _LARGEST_MEMBER:
-                    raise DataError(
-                        f"{name} in {file} is of {member.size:,} bytes, far more than the published file; remove {file}"
-                    )
                 content = archive.extractfile(member)
                 assert content is not None  # true of every regular file
                 contents[name] = content.read()
@@ -90,6 +92,33 @@ def read_members(file: Path, names: Collection[str]) -> dict[str, bytes]:
     if missing:
         raise DataError(f"{file} holds no file called {missing[0]}; it is not the published archive, download it again")
     return contents
+
+
+@contextmanager
+def open_packed(file: Path) -> Iterator["Unpacked"]:
+    """A gzipped file to read from, which refuses to become larger than any published one."""
+    with gzip.open(file, "rb") as stream:
+        yield Unpacked(file, stream)
+
+
+@dataclass
+class Unpacked:
+    """The bytes within a gzipped file, up to a limit."""
+
+    file: Path
+    stream: gzip.GzipFile
+    left: int = _MOST_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        content = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
+        self.left -= len(content)
+        if self.left < 0:
+            raise _too_large(self.file)
+        return content
+
+
+def _too_large(file: Path) -> DataError:
+    return DataError(f"{file} unpacks to far more than the published file; remove it, and it is downloaded again")
 
 
 def check_file(file: Path, checksum: str) -> None:

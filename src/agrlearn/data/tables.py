@@ -1,8 +1,8 @@
 """Tables: .csv, .tsv, .jsonl and .parquet files with a label column and text or numbers."""
 
 import csv
-import json
 import math
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ import torch
 from agrlearn.data.sources import BadObject, Part, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, look_up
+from agrlearn.files import parse_json
 
 _LABEL_NAMES = ("label", "labels", "class", "target", "y", "category")
 _ROWS_TO_GUESS_FROM = 200
+_LONGEST_ROW = 2**23  # bytes
+_MANY_CELLS, _CELLS_A_BYTE = 2**20, 20  # a parquet file with more of both is no data, but made to fill the memory
 Rows = list[tuple[int, dict[str, Any]]]
 """Each row with its number in the file, from 1."""
 
@@ -35,6 +38,8 @@ def read_table(
         skip_bad: leave out rows that cannot be used instead of refusing the file.
         preparation: how an earlier run made objects of its table; rows become objects in the same way.
     """
+    if not path.is_file():
+        raise DataError(f"{path} is not a file; expected a table")
     bad: list[BadObject] = []
 
     def refuse(row: int, reason: str) -> None:
@@ -111,10 +116,11 @@ def _vectors(
                 raise DataError(f"{path} has no column {column!r}, which the network was trained on")
             try:
                 value = float(row[column])
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 value = math.nan
             if not math.isfinite(value) or abs(value) > float(numpy.finfo(numpy.float32).max):
-                refuse(number, f"the column {column!r} holds {row[column]!r}, which is not a finite number")
+                shown = textwrap.shorten(repr(row[column]), 60)
+                refuse(number, f"the column {column!r} holds {shown}, which is not a finite number")
                 break
             numbers.append(value)
         else:
@@ -155,27 +161,30 @@ def _delimited(separator: str) -> Callable[..., Iterator[tuple[int, dict[str, An
     def read(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[int, dict[str, Any]]]:
         with path.open("rb") as file:
             table = csv.reader(_lines(path, file, refuse), delimiter=separator)
-            header = next(table, None)
-            if header is None:
-                return
-            if all(_is_number(name) for name in header) or len(set(header)) != len(header):
-                raise DataError(
-                    f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there"
-                )
             try:
+                header = next(table, None)
+                if header is None:
+                    return
+                if all(_is_number(name) for name in header) or len(set(header)) != len(header):
+                    raise DataError(
+                        f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there"
+                    )
                 for cells in table:
                     if len(cells) == len(header):
                         yield table.line_num, dict(zip(header, cells, strict=True))
                     elif cells:
                         refuse(table.line_num, f"{len(cells)} cells instead of {len(header)}")
             except csv.Error as error:
-                raise DataError(f"{path}, row {table.line_num + 1}: {error}; mend it") from error
+                raise DataError(f"{path}, row {table.line_num}: {error}; mend it") from error
 
     return read
 
 
 def _lines(path: Path, file: Any, refuse: Callable[[int, str], None]) -> Iterator[str]:
-    for number, line in enumerate(file, start=1):
+    lines = iter(lambda: file.readline(_LONGEST_ROW + 1), b"")
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _LONGEST_ROW:
+            raise DataError(f"{path}: row {number} is longer than {_LONGEST_ROW:,} bytes; is it a table?")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
@@ -190,10 +199,10 @@ def _json_lines(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tupl
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = parse_json(line)
             except ValueError:
                 row = None
-            names = names or set(row or ())
+            names = names or (set(row) if isinstance(row, dict) else set())
             if not isinstance(row, dict) or set(row) != names:
                 refuse(number, "not a JSON object with the same names as the first row")
             else:
@@ -208,6 +217,12 @@ def _parquet(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[i
             "reading .parquet files needs pyarrow; install it with: pip install 'agrlearn[parquet]'"
         ) from None
     try:
+        about = parquet.read_metadata(path)
+        cells = about.num_rows * about.num_columns
+        if cells > max(_MANY_CELLS, _CELLS_A_BYTE * path.stat().st_size):
+            raise DataError(
+                f"{path} is a parquet file of {cells:,} cells in {path.stat().st_size:,} bytes; is it data?"
+            )
         yield from enumerate(parquet.read_table(path).to_pylist(), start=1)
     except (ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as a parquet file ({error})") from error

@@ -105,7 +105,7 @@ def evaluate(
         total, votes, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, votes, wrong, asked))
     seconds = time.perf_counter() - start
     return Evaluation(
-        **vars(score(total / votes.sum(dim=1, keepdim=True), labels)),
+        **vars(score(total.div_(votes.sum(dim=1, keepdim=True)), labels)),
         objects=len(labels),
         head_errors=tuple((wrong / asked).tolist()),
         head_disagreement=_disagreement(votes),

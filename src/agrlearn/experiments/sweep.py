@@ -13,12 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agrlearn.errors import RecipeError
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
-from agrlearn.files import write_atomically
+from agrlearn.files import parse_json, read_small_text, write_atomically
 from agrlearn.training.checkpoint import NETWORK_FILE, read_records
 from agrlearn.training.history import History
 from agrlearn.training.recipe import Recipe
 
 _TRIAL_FILE = "trial.json"
+_MOST_TRIALS = 10_000
 _LISTS = ("seeds", "grid", "trials")
 
 
@@ -47,7 +48,12 @@ class Trial:
     def is_done(self) -> bool:
         """Whether the directory holds the finished run of these very settings."""
         file = self.run_dir / _TRIAL_FILE
-        return (self.run_dir / NETWORK_FILE).exists() and file.exists() and json.loads(file.read_text()) == self._told()
+        if not (self.run_dir / NETWORK_FILE).exists() or not file.exists():
+            return False
+        try:
+            return parse_json(read_small_text(file)) == self._told()
+        except ValueError:
+            return False  # it is trained again, and written anew
 
     def note_down(self) -> None:
         """Leave in the directory what was trained there."""
@@ -73,14 +79,14 @@ class SweepLine:
 def read_sweep(file: Path, folder: Path) -> list[Trial]:
     """The trials that a TOML file describes, each with its run directory in `folder`."""
     try:
-        told = tomllib.loads(file.read_text())
+        told = tomllib.loads(read_small_text(file))
     except FileNotFoundError:
         raise RecipeError(f"there is no file {file}; a sweep is described by a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise RecipeError(f"{file} is not TOML ({error})") from None
     base = {key: value for key, value in told.items() if key not in _LISTS}
     seeds = told.get("seeds", 1)
-    numbers = list(range(seeds)) if isinstance(seeds, int) else seeds
+    numbers = list(range(min(seeds, _MOST_TRIALS + 1))) if isinstance(seeds, int) else seeds
     if not isinstance(numbers, list) or not numbers or not all(type(seed) is int and seed >= 0 for seed in numbers):
         raise RecipeError(f"{file}: seeds is a number of seeds or a list of them, got {seeds!r}")
     trials: dict[tuple[str, int], Trial] = {}
@@ -91,6 +97,8 @@ def read_sweep(file: Path, folder: Path) -> list[Trial]:
         for seed in numbers:
             if (name, seed) in trials:
                 raise RecipeError(f"{file}: two trials are called {name!r}; give each a name of its own")
+            if len(trials) == _MOST_TRIALS:
+                raise RecipeError(f"{file} asks for more than {_MOST_TRIALS:,} trials; split it into several sweeps")
             trials[name, seed] = Trial(name, settings, seed, folder / f"{_slug(name)}-seed{seed}")
     return list(trials.values())
 
@@ -128,7 +136,12 @@ def as_markdown(lines: Sequence[SweepLine]) -> str:
 
 def _changes(grid: Any, listed: Any, file: Path) -> Iterator[dict[str, Any]]:
     """Every trial of the list with every combination of the grid."""
-    if not isinstance(grid, dict) or not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+    if (
+        not isinstance(grid, dict)
+        or not isinstance(listed, list)
+        or not listed
+        or not all(isinstance(one, dict) for one in listed)
+    ):
         raise RecipeError(f"{file}: grid is a table of lists, and trials a list of tables ([[trials]])")
     leaves = dict(_leaves(grid))
     for path, values in leaves.items():

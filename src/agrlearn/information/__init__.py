@@ -1,1 +1,35 @@
-"""Mutual information by neural networks: bounds, critics, and the regularizer that training uses."""
+"""Mutual information: estimates from samples, closed forms beside them, and the regularizer that training uses.
+
+The names below are loaded when they are first used, so that what needs one does not wait for all.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agrlearn.information.bounds import BOUNDS
+    from agrlearn.information.closed_forms import discrete_information, gaussian_information, ksg_information
+    from agrlearn.information.estimator import Estimate, estimate
+    from agrlearn.information.pair_critics import CRITICS
+    from agrlearn.information.pairs import MARGINALS
+    from agrlearn.information.regularizer import InformationRegularizer
+
+_HOMES = {
+    "BOUNDS": "bounds",
+    "CRITICS": "pair_critics",
+    "Estimate": "estimator",
+    "InformationRegularizer": "regularizer",
+    "MARGINALS": "pairs",
+    "discrete_information": "closed_forms",
+    "estimate": "estimator",
+    "gaussian_information": "closed_forms",
+    "ksg_information": "closed_forms",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agrlearn.information' has no attribute {name!r}")
+    return getattr(import_module(f"agrlearn.information.{_HOMES[name]}"), name)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from agrlearn.errors import look_up
 from agrlearn.grouping import Objects
-from agrlearn.information.bounds import BOUNDS
+from agrlearn.information.bounds import BOUNDS, Bound, MovingAverage
 from agrlearn.information.critics import Critic
 from agrlearn.ranks import gather_own, rank, row_counts, sum_over_ranks
 
@@ -33,7 +33,7 @@ class InformationRegularizer:
         self, critic: Critic, bound: str = "dv", *, learning_rate: float = 1e-3, clip: float | None = None
     ) -> None:
         self.critic = critic
-        self.bound = look_up(BOUNDS, bound, "bound")
+        self.bound: Bound = MovingAverage() if bound == "dv-average" else look_up(BOUNDS, bound, "bound")
         self.clip = clip
         self.optimizer = torch.optim.Adam(critic.parameters(), lr=learning_rate, fused=True)
 
@@ -77,11 +77,14 @@ class InformationRegularizer:
         return gradient * (self.clip / norm.clamp(min=self.clip))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
+        state = {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {**state, "log_average": self.bound.log_average} if isinstance(self.bound, MovingAverage) else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.critic.load_state_dict(state["critic"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if isinstance(self.bound, MovingAverage):
+            self.bound.log_average = state["log_average"]
 
 
 @contextmanager

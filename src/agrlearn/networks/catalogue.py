@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from agrlearn.errors import RecipeError, RunError, look_up
-from agrlearn.files import write_atomically
+from agrlearn.errors import AgrLearnError, RecipeError, RunError, look_up
+from agrlearn.files import parse_json, write_atomically
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.mlp import mlp
 from agrlearn.networks.outside import build_outside, comes_from_file, is_outside
@@ -34,6 +34,7 @@ NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
 }
 
 _FORMAT = "agrlearn-network-1"
+_ANY_SIZE = 2**14  # what a description may ask for, however small the file: an image can be larger than its network
 _SEED_PURPOSE = 0x6E6574  # keeps the initial weights' stream apart from the training's
 
 
@@ -124,10 +125,14 @@ def load(path: str | Path, model: AggregatedClassifier | None = None) -> Aggrega
     """
     header, weights = _read(Path(path))
     if model is None:
-        description = json.loads(header["description"])
+        description = _description(path, header)
         if description is None:
             raise RunError(f"{path} holds a network that is not in the catalogue; pass the built network as model=")
-        model = rebuild_network(description)
+        model = _rebuild(path, description, weights)
+    return _fill(path, model, weights)
+
+
+def _fill(path: str | Path, model: AggregatedClassifier, weights: dict[str, Tensor]) -> AggregatedClassifier:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -135,14 +140,52 @@ def load(path: str | Path, model: AggregatedClassifier | None = None) -> Aggrega
     return model
 
 
+def _rebuild(path: str | Path, description: dict[str, Any], weights: dict[str, Tensor]) -> AggregatedClassifier:
+    """The described network, unless the description asks for another one than the file's weights are of."""
+    count = sum(tensor.numel() for tensor in weights.values())
+    sizes = (*description["object_shape"], *description.values())
+    try:
+        if any(isinstance(size, int) and size > max(count, _ANY_SIZE) for size in sizes):
+            raise RunError(f"{path} describes a far larger network than it holds")
+        if not is_outside(description["network"]):
+            with torch.device("meta"):  # without memory, to compare the shapes
+                _fill(path, rebuild_network(description), {name: held.to("meta") for name, held in weights.items()})
+        return rebuild_network(description)
+    except AgrLearnError:
+        raise
+    except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise RunError(f"{path} describes a network that cannot be built ({error}); train it again") from error
+
+
 def saved_description(path: str | Path) -> dict[str, Any] | None:
     """How the saved network is built again; None for a network of the user's own."""
-    return json.loads(_read(Path(path))[0]["description"])
+    return _description(path, _read(Path(path))[0])
+
+
+def _description(path: str | Path, header: dict[str, str]) -> dict[str, Any] | None:
+    try:
+        told = parse_json(header["description"])
+        if told is None:
+            return None
+        counts = (*told["object_shape"], told["num_classes"], told["fold"])
+        known = isinstance(told["network"], str) and all(type(count) is int and count >= 1 for count in counts)
+    except (KeyError, TypeError, ValueError):
+        known = False
+    if not known:
+        raise RunError(f"{path} does not describe its network as agrlearn does; train it again")
+    return told
 
 
 def saved_class_names(path: str | Path) -> tuple[str, ...]:
     """The class names that were saved beside the weights."""
-    return tuple(json.loads(_read(Path(path))[0]["class_names"]))
+    try:
+        names = parse_json(_read(Path(path))[0]["class_names"])
+        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    except (KeyError, ValueError):
+        known = False
+    if not known:
+        raise RunError(f"{path} does not tell its classes as agrlearn does; train it again")
+    return tuple(names)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -51,7 +51,7 @@ def predict(
     if sharded:
         device = network.head.weight.device
         total, counts = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, counts))
-    return total / counts
+    return total.div_(counts)  # in place: for many objects the answers are what fills the memory
 
 
 def answers_of(

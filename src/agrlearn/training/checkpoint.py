@@ -5,8 +5,9 @@ import io
 import json
 import pickle
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 import torch
 
 from agrlearn.errors import RunError
-from agrlearn.files import one_process_at_a_time, write_atomically
+from agrlearn.files import one_process_at_a_time, parse_json, read_small_text, write_atomically
 from agrlearn.ranks import rank
-from agrlearn.training.history import EpochRecord
+from agrlearn.training.history import EPOCH_RECORD, EpochRecord
 from agrlearn.training.recipe import Recipe
 
 NETWORK_FILE = "network.safetensors"
@@ -54,12 +55,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise RunError(f"{self.path} is a file; a run needs a directory") from None
-        try:
-            self._lock.enter_context(one_process_at_a_time(self.path, wait=False))
-        except BlockingIOError:
-            raise RunError(
-                f"another process is training in {self.path}; wait for it, stop it, or use another run directory"
-            ) from None
+        self._lock.enter_context(_alone_in(self.path))
         # Through JSON and back, so that tuples and numbers compare as they were written.
         mine = json.loads(json.dumps(self._identity()))
         if (self.path / RUN_FILE).exists():
@@ -119,13 +115,19 @@ class RunDirectory:
 
 
 def _read_checkpoint(file: Path) -> dict[str, Any]:
-    content = file.read_bytes()
-    digest, state = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(state).digest() == digest:
-        try:
-            return torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
-        except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError):
-            pass
+    try:
+        with file.open("rb") as content:
+            # A file of any size is judged before it is held in memory: torch does not compress, so what is compressed
+            # was made by someone else, perhaps to fill the memory.
+            with zipfile.ZipFile(content) as records:
+                stored = all(record.compress_type == zipfile.ZIP_STORED for record in records.infolist())
+            content.seek(0)
+            digest = content.read(_DIGEST_BYTES)
+            if stored and hashlib.file_digest(content, "sha256").digest() == digest:
+                content.seek(_DIGEST_BYTES)
+                return torch.load(io.BytesIO(content.read()), map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError, zipfile.BadZipFile):
+        pass
     raise RunError(f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file")
 
 
@@ -135,8 +137,9 @@ def read_run(path: str | Path) -> dict[str, Any]:
     if not file.is_file():
         raise RunError(f"{path} is not a run directory: it has no {RUN_FILE}; `agrlearn train` makes one")
     try:
-        about = json.loads(file.read_text())
-        known = about["format"] == _FORMAT and isinstance(about["identity"], dict)
+        about = parse_json(read_small_text(file))
+        known = about["format"] == _FORMAT and isinstance(about["versions"], dict)
+        known &= isinstance(about["identity"], dict) and isinstance(about["identity"]["recipe"]["epochs"], int)
     except (ValueError, KeyError, TypeError):
         known = False
     if not known:
@@ -145,15 +148,37 @@ def read_run(path: str | Path) -> dict[str, Any]:
 
 
 def read_records(path: str | Path) -> list[EpochRecord]:
-    """The epochs of a run, from metrics.jsonl."""
+    """The epochs of a run, from metrics.jsonl; a last line that is not whole yet is left out."""
     file = Path(path) / METRICS_FILE
-    return [EpochRecord(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    if not file.exists():
+        return []
+    try:
+        lines = read_small_text(file).splitlines(keepends=True)
+        return [EPOCH_RECORD.validate_python(parse_json(line)) for line in lines if line.endswith("\n")]
+    except ValueError:
+        raise RunError(f"{file} does not hold the records of a run; `agrlearn train` writes it anew") from None
 
 
 def clear_run(path: str | Path) -> None:
     """Remove a run's own files, so that it starts over; other files in the directory stay."""
-    for name in _ALL_FILES:
-        (Path(path) / name).unlink(missing_ok=True)
+    folder = Path(path)
+    if folder.is_dir():
+        with _alone_in(folder):
+            for name in _ALL_FILES:
+                (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Within this block no other process trains in the folder."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(one_process_at_a_time(folder, wait=False))
+        except BlockingIOError:
+            raise RunError(
+                f"another process is training in {folder}; wait for it, stop it, or use another run directory"
+            ) from None
+        yield
 
 
 def _line(record: EpochRecord) -> str:

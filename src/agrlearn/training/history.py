@@ -3,6 +3,8 @@
 import statistics
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+
 
 @dataclass(frozen=True)
 class EpochRecord:
@@ -25,6 +27,18 @@ class EpochRecord:
     """Objects passed through the network since the start: fold × groups."""
     validation_error: float | None = None
     validation_nll: float | None = None
+    x_information_lower: float | None = None
+    """With `Recipe.track_information`, in nats on held-out groups: at most I(X;T), and at most log of their number."""
+    x_information_upper: float | None = None
+    """At least I(X;T)."""
+    y_information: float | None = None
+    """At most I(Y;T), Y being the group's labels: by the other groups' known p(t|x)."""
+    y_information_bound: float | None = None
+    """At most I(Y;T), by Theorem 3: H(Y) − cross-entropy of the heads."""
+
+
+EPOCH_RECORD = TypeAdapter(EpochRecord)
+"""Checks what was read from a file."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, batches
+from agrlearn.data.labelled import LabelledSet, batches, told_of_lost_workers
 from agrlearn.errors import DataError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
@@ -25,12 +25,19 @@ from agrlearn.ranks import any_rank, on_rank_zero, synchronized_batch_norm, told
 from agrlearn.seeding import derive_seed, generator
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
+from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.mixup import Mixture, mix_groups
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
-from agrlearn.training.setup import learning_rate_at, make_optimizer, make_regularizer, set_learning_rate
+from agrlearn.training.setup import (
+    learning_rate_at,
+    make_optimizer,
+    make_regularizer,
+    set_learning_rate,
+    told_of_single_groups,
+)
 from agrlearn.training.state import EpochTotals, TrainingState
 
 Augment = Callable[[Objects, torch.Generator], Objects]
@@ -103,7 +110,7 @@ def _train(
     regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
     state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
     if run is not None and checkpoint is not None:
-        state.load_state_dict(checkpoint)
+        state.load_state_dict(checkpoint, epochs=recipe.epochs, steps=len(sampler))
         run.write_records(state.records)
         if engine.global_rank > 0:  # the totals are kept by rank 0
             state.totals = EpochTotals.zero(engine.device)
@@ -117,7 +124,7 @@ def _train(
     own = () if engine.is_global_zero else (_RANK, engine.global_rank)
     with (
         torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
-        told_of_lost_ranks(run is not None),
+        told_of_lost_ranks(run is not None), told_of_lost_workers(), told_of_single_groups(),
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()
@@ -201,7 +208,7 @@ def train_step(
     ranks = world_size()
     # The engine averages gradients over the processes; with this factor that is the mean over all groups.
     share = ranks * len(labels) / total
-    pieces = min(recipe.accumulate, total // ranks)
+    pieces = max(1, min(recipe.accumulate, total // (2 * ranks)))  # batch normalisation needs two groups in each
     bounds = [len(labels) * piece // pieces for piece in range(pieces + 1)]
     state.optimizer.zero_grad(set_to_none=True)
     for first, end in itertools.pairwise(bounds):
@@ -253,10 +260,12 @@ def _information(
 def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
     totals = state.gather_totals()
     answers = totals.groups * state.network.fold
-    evaluation = None
+    evaluation = plane = None
     last = state.epoch + 1 == recipe.epochs
     if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
         evaluation = evaluate(state.network, validation_set, sharded=True)
+        if recipe.track_information:
+            plane = measure_information(state.network, validation_set, recipe.seed)
     seen_before = state.records[-1].objects_seen if state.records else 0
     record = EpochRecord(
         epoch=state.epoch + 1,
@@ -269,6 +278,7 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
         objects_seen=seen_before + answers,
         validation_error=evaluation.error if evaluation else None,
         validation_nll=evaluation.nll if evaluation else None,
+        **(vars(plane) if plane else {}),
     )
     state.records.append(record)
     state.totals = EpochTotals.zero(totals.loss.device)
@@ -295,6 +305,13 @@ def _check(
         )
     if recipe.patience is not None and validation_set is None:
         raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
+    if recipe.track_information:
+        check_trackable(network, validation_set)
+    if engine.world_size != world_size():
+        raise RecipeError(
+            f"torch.distributed runs {world_size()} processes, the Fabric {engine.world_size}; pass the Fabric that "
+            "launched them, after its launch()"
+        )
     if recipe.batch_size < recipe.accumulate * engine.world_size:
         raise RecipeError(
             f"batch_size={recipe.batch_size} groups cannot be cut into accumulate={recipe.accumulate} parts on each of "

@@ -6,6 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agrlearn.errors import RecipeError
 
+# Beyond these, torch's own numbers overflow.
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+Positive = Annotated[float, Field(gt=0, le=1e30)]
+NotNegative = Annotated[float, Field(ge=0, le=1e30)]
+
 
 class Recipe(BaseModel):
     """How to train; the defaults are the paper's where it gives them.
@@ -19,11 +24,11 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    epochs: Annotated[int, Field(ge=1)] = 400
+    epochs: Count = 400
     """Passes of N groups, N being the number of training objects (paper: 400)."""
-    batch_size: Annotated[int, Field(ge=1)] = 64
+    batch_size: Count = 64
     """Groups per step, m in the paper (64)."""
-    accumulate: Annotated[int, Field(ge=1)] = 1
+    accumulate: Count = 1
     """Parts into which a batch is cut to save memory; the step is taken on their sum. J and batch normalisation see one
     part at a time."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -31,11 +36,11 @@ class Recipe(BaseModel):
 
     optimizer: Literal["sgd", "adam"] = "sgd"
     """Of the main network. Adam usually wants a learning rate near 0.001."""
-    learning_rate: Annotated[float, Field(gt=0)] = 0.1
+    learning_rate: Positive = 0.1
     """Of the main network at the start, λ_out in the paper (0.1)."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Nesterov momentum of SGD. The paper does not give it; 0.9 is what its reference implementations use."""
-    weight_decay: Annotated[float, Field(ge=0)] = 1e-4
+    weight_decay: NotNegative = 1e-4
     """(paper: 0.0001)."""
     schedule: Literal["steps", "cosine", "constant"] = "steps"
     """How the learning rate falls: by `decay` at the `milestones`, along a cosine to zero, or not at all."""
@@ -47,27 +52,30 @@ class Recipe(BaseModel):
     repetition: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The probability that a group holds one object in every slot (paper: 0)."""
 
-    mixup: Annotated[float, Field(ge=0)] = 0.0
+    mixup: NotNegative = 0.0
     """Mix pairs of training groups in proportions drawn from Beta(mixup, mixup), and their labels with them (Zhang et
     al. 2018): a neighbour of this method, for comparison. Not for tokens; 0 mixes nothing."""
 
-    alpha: Annotated[float, Field(ge=0)] = 0.0
+    alpha: NotNegative = 0.0
     """Weight of the information penalty J (paper: 0 to 4). At 0 no critic is built."""
-    ascent_steps: Annotated[int, Field(ge=1)] = 1
+    ascent_steps: Count = 1
     """Steps of the critic per step of the network, K in the paper, which does not give it."""
-    critic_learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    critic_learning_rate: Positive = 1e-3
     """Of the critic's Adam, λ_in in the paper, which does not give it."""
-    critic_width: Annotated[int, Field(ge=1)] = 128
+    critic_width: Count = 128
     """Hidden units of the critic. The paper does not give them."""
-    critic_depth: Annotated[int, Field(ge=1)] = 1
+    critic_depth: Count = 1
     """Hidden layers of the critic. The paper does not give them."""
-    clip_penalty: Annotated[float, Field(gt=0)] | None = None
+    clip_penalty: Positive | None = None
     """The largest norm of the penalty's gradient at the bottleneck; none by default."""
 
-    evaluate_every: Annotated[int, Field(ge=1)] = 1
+    evaluate_every: Count = 1
     """Epochs between two evaluations on the validation set; the last epoch is always evaluated."""
 
-    patience: Annotated[int, Field(ge=1)] | None = None
+    track_information: bool = False
+    """Record I(X;T) and I(Y;T) on the validation set after every evaluated epoch; needs a network with noise > 0."""
+
+    patience: Count | None = None
     """Stop after so many epochs without a better likelihood on the validation set, and keep the best epoch's weights;
     without it, all epochs are trained and the last weights kept (as in the paper)."""
 

@@ -2,12 +2,15 @@
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import fetch
+from agrlearn.errors import RecipeError
 from agrlearn.grouping import group
 from agrlearn.information.critics import critic_for
 from agrlearn.information.regularizer import InformationRegularizer
@@ -72,3 +75,16 @@ def make_regularizer(
     return InformationRegularizer(
         critic.to(device, torch.float32), learning_rate=recipe.critic_learning_rate, clip=recipe.clip_penalty
     )
+
+
+@contextmanager
+def told_of_single_groups() -> Iterator[None]:
+    """Within this block, a batch that is too small for batch normalisation is told in a sentence."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" in str(error):
+            raise RecipeError(
+                "batch normalisation cannot train on a single group; pass a batch_size, and objects, of 2 or more"
+            ) from error
+        raise

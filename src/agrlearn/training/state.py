@@ -1,16 +1,21 @@
 """Everything that changes while a network trains, as one thing that can be saved and restored."""
 
+import textwrap
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from torch import Tensor
+from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt
+from torch import Tensor, nn
 
 from agrlearn.errors import RunError, TrainingError
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.training.history import EpochRecord
+
+_LONGEST_REASON = 200
 
 
 @dataclass
@@ -79,9 +84,12 @@ class TrainingState:
 
     def check_finite(self) -> None:
         """End a run that has diverged."""
-        if not torch.isfinite(self.totals.loss):
+        finite = bool(torch.isfinite(self.totals.loss))
+        # A step with a finite loss can still overflow the weights.
+        if not finite or not all(torch.isfinite(values).all() for values in _learned(self.network)):
             raise TrainingError(
-                f"the loss is no longer finite in epoch {self.epoch + 1}; lower the learning rate, and check the data"
+                f"the {'weights are' if finite else 'loss is'} no longer finite in epoch {self.epoch + 1}; lower the "
+                "learning rate, and check the data"
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -102,7 +110,8 @@ class TrainingState:
             "out_of_patience": self.out_of_patience,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], *, epochs: int, steps: int) -> None:
+        """Take over a checkpoint of a run of so many epochs of so many steps, or refuse it."""
         try:
             self.network.load_state_dict(state["network"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -114,10 +123,47 @@ class TrainingState:
                 for name, value in state["totals"].items()
             }
             self.totals = EpochTotals(**totals)
-            self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
-            self.skipped_in_a_row = state["skipped_in_a_row"]
-            self.records = [EpochRecord(**record) for record in state["records"]]
-            self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
-            self.out_of_patience = state["out_of_patience"]
-        except (KeyError, TypeError, RuntimeError, ValueError) as error:
-            raise RunError(f"the checkpoint does not fit this run ({error}); start over with --fresh") from error
+            for name, value in vars(_Progress.model_validate(state)).items():
+                setattr(self, name, value)
+            self.best_weights = state["best_weights"]
+            self._check_fit(epochs, steps)
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            reason = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" …")
+            raise RunError(f"the checkpoint does not fit this run ({reason}); start over with --fresh") from error
+
+    def _check_fit(self, epochs: int, steps: int) -> None:
+        """Refuse what loads, but would fail or mislead later."""
+        # Another number of processes may have cut the epoch into one more step.
+        possible = self.best_epoch <= self.epoch <= epochs and self.step <= steps + 1
+        if not possible or len(self.records) != self.epoch:
+            raise ValueError(f"step {self.step} of epoch {self.epoch} cannot be, with {len(self.records)} records")
+        for parameter, values in self.optimizer.state.items():
+            if any(value.shape not in ((), parameter.shape) for value in values.values() if isinstance(value, Tensor)):
+                raise ValueError("the optimizer's averages do not have the shapes of the weights")
+        mine = self.network.state_dict()
+        if self.best_weights is not None and _shapes(self.best_weights) != _shapes(mine):
+            raise ValueError("the best weights are those of another network")
+
+
+class _Progress(BaseModel):
+    """How far a checkpoint came, with the names of `TrainingState`."""
+
+    epoch: Annotated[StrictInt, Field(ge=0)]
+    step: Annotated[StrictInt, Field(ge=0)]
+    seconds: Annotated[StrictFloat, Field(ge=0)]
+    skipped_in_a_row: Annotated[StrictInt, Field(ge=0)]
+    records: list[EpochRecord]
+    best_epoch: Annotated[StrictInt, Field(ge=0)]
+    out_of_patience: StrictBool
+
+
+def _learned(network: nn.Module) -> Iterator[Tensor]:
+    """The parameters, and the averages of batch normalisation; other buffers may be infinite on purpose."""
+    yield from network.parameters()
+    for layer in network.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            yield from (average for average in layer.buffers() if average.is_floating_point())
+
+
+def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in weights.items()}

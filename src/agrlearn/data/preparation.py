@@ -1,0 +1,56 @@
+"""How raw data became objects, as a run remembers it: what is read from a file is checked before it is followed."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agrlearn.errors import DataError
+
+LARGEST_SIZE = 4096
+"""Pixels a side to which images can be brought."""
+_LONGEST_SENTENCE = 2**22  # words; no row of a table can hold more
+
+
+class _Known(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Nothing(_Known):
+    """Objects that were numbers already."""
+
+
+class _Images(_Known):
+    kind: Literal["images"]
+    size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+
+
+class _Sentences(_Known):
+    kind: Literal["text"]
+    text: str
+    label: str | None
+    words: list[str]
+    length: Annotated[int, Field(ge=1, le=_LONGEST_SENTENCE)]
+
+
+class _Vectors(_Known):
+    kind: Literal["table"]
+    columns: Annotated[list[str], Field(min_length=1)]
+    label: str | None
+
+
+_PREPARATION: TypeAdapter = TypeAdapter(_Nothing | _Images | _Sentences | _Vectors)
+
+
+def check_preparation(told: Any) -> dict[str, Any]:
+    """What a run remembers of its data, if it is of the form that `Source.preparation` has.
+
+    >>> check_preparation({"kind": "images", "size": 32})
+    {'kind': 'images', 'size': 32}
+    """
+    try:
+        _PREPARATION.validate_python(told)
+    except ValidationError:
+        raise DataError(
+            "what the run remembers of its data is not of the form that agrlearn writes; train it again"
+        ) from None
+    return told

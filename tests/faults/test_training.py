@@ -1,0 +1,120 @@
+"""Faults while a network trains: bad numbers, a loader's dead process, Ctrl-C."""
+
+import os
+import signal
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from agrlearn.errors import DataError, TrainingError
+from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
+from tests.faults.runs import RECIPES, data, last_checkpoint, names_in, network, train, weights_of
+
+
+class Stream(Dataset):
+    """Objects one by one, of which some go wrong."""
+
+    def __init__(self, fault=None, at=70):
+        self.inner, self.fault, self.at = data(), fault, at
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, index):
+        vector, label = self.inner[index]
+        return (self.fault(vector) if self.fault and index == self.at else vector), label
+
+
+RECIPE = Recipe(epochs=3, batch_size=16, learning_rate=0.05)
+
+
+def finite(folder):
+    state = last_checkpoint(folder)
+    return state is None or all(torch.isfinite(value).all() for value in state["network"].values())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 3e38])
+@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def test_bad_numbers_within_an_epoch_end_the_run_and_no_lost_weights_are_saved(value, alpha, tmp_path):
+    recipe = RECIPE.model_copy(update={"alpha": alpha})
+    fit(whole := network(), Stream(), recipe, run_dir=tmp_path / "whole")
+    with pytest.raises(TrainingError, match="no longer finite in epoch 1; lower the learning rate, and check the data"):
+        fit(network(), Stream(lambda vector: vector * 0 + value), recipe, run_dir=tmp_path / "run")
+    assert finite(tmp_path / "run")
+    mended = network()
+    fit(mended, Stream(), recipe, run_dir=tmp_path / "run")
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, mended.state_dict()[name])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("rate", [1e6, 1e20, 1e30])
+def test_a_run_that_diverges_ends_with_a_sentence_or_finite_weights(rate, optimizer, tmp_path):
+    recipe = Recipe(epochs=6, batch_size=16, learning_rate=rate, optimizer=optimizer, schedule="constant")
+    trained = network()
+    try:
+        fit(trained, data(), recipe, run_dir=tmp_path, checkpoint_seconds=0)
+    except TrainingError as error:
+        assert "lower the learning rate" in str(error)
+        assert "network.safetensors" not in names_in(tmp_path)
+    else:
+        assert all(torch.isfinite(value).all() for value in trained.parameters())
+    assert finite(tmp_path)
+
+
+def test_weights_that_overflow_in_a_runs_last_step_are_not_kept(tmp_path):
+    recipe = Recipe(epochs=1, batch_size=96, learning_rate=1e30, weight_decay=1e30)
+    with pytest.raises(TrainingError, match="the weights are no longer finite"):
+        fit(network(), data(), recipe, run_dir=tmp_path)
+    assert names_in(tmp_path) == {"run.json"}
+
+
+def killed(vector):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_of_the_loader_ends_the_run_with_a_sentence_and_the_run_goes_on(tmp_path):
+    fit(whole := network(), Stream(), RECIPE, run_dir=tmp_path / "whole", workers=2)
+    with pytest.raises(DataError, match=r"a process that loads the data has died.*fewer workers"):
+        fit(network(), Stream(killed), RECIPE, run_dir=tmp_path / "run", workers=2)
+    resumed = network()
+    fit(resumed, Stream(), RECIPE, run_dir=tmp_path / "run", workers=2)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name])
+
+
+def raised(vector):
+    raise RuntimeError("DataLoader is a word in the user's own error")
+
+
+def test_an_error_of_the_data_sets_own_code_stays_what_it_is(tmp_path):
+    with pytest.raises(RuntimeError, match="the user's own error") as caught:
+        fit(network(), Stream(raised), RECIPE, workers=1)
+    assert not isinstance(caught.value, DataError)
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+@pytest.mark.parametrize("step", [1, 8, 17])
+def test_ctrl_c_once_or_twice_stops_and_the_run_goes_on_to_the_same_weights(presses, step, tmp_path):
+    train(tmp_path / "whole", "short")
+    left = step
+
+    def press(objects, random):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+        return objects
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(network(), data(), RECIPES["short"], data(), tmp_path / "run", augment=press)
+    state = last_checkpoint(tmp_path / "run")
+    came_to = 0 if state is None else 6 * state["epoch"] + state["step"]
+    # Once: the step is finished and saved. Twice: stopped at once, within the step, and the epoch's start is the last.
+    assert came_to == (step if presses == 1 else 6 * ((step - 1) // 6))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train(tmp_path / "run", "short")
+    assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
