@@ -184,15 +184,19 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
         (url,) = re.findall(r"http://127\.0\.0\.1:\d+/", watching.stdout.readline())
         page = open_page(url)
 
+        def text(selector: str) -> str:
+            """What stands there; nothing while the page loads itself again."""
+            return page.run(f"document.querySelector('{selector}')?.textContent ?? ''")
+
         def epoch() -> int:
-            found = re.search(r"epoch (\d+) of 80", page.run("document.getElementById('status').textContent"))
+            found = re.search(r"epoch (\d+) of 80", text("#status"))
             return int(found[1]) if found else 0
 
         first = wait_for(epoch, "the first epoch")
         wait_for(lambda: page.count("#chart-loss .curve"), "a curve")
         assert page.count("#hardest") == 0
         wait_for(lambda: epoch() > first, "the page to move")
-        wait_for(lambda: "no longer changes" in page.run("document.body.textContent"), "the end of the run")
+        wait_for(lambda: "no longer changes" in text("body"), "the end of the run")
         wait_for(lambda: page.count("#hardest") == 1, "the whole report")
         watching.send_signal(signal.SIGINT)
         out, err = watching.communicate(timeout=30)

@@ -103,7 +103,17 @@ def test_a_line_that_is_still_being_written_is_left_for_later(trained, tmp_path)
     assert not found.finished
     assert 0 < len(found.epochs) < 4
     (tmp_path / "metrics.jsonl").write_text("{nonsense\n")
-    with pytest.raises(RunError, match="is damaged"):
+    with pytest.raises(RunError, match="does not hold the records"):
+        read_facts(tmp_path)
+
+
+@pytest.mark.parametrize("network", [None, "mlp", {}, {"fold": 0}, {"fold": "2"}])
+def test_a_run_file_that_tells_nonsense_is_refused_in_a_sentence(trained, tmp_path, network):
+    facts, _ = trained
+    about = json.loads((facts[0].folder / "run.json").read_text())
+    about["identity"]["network"] = network
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    with pytest.raises(RunError, match="was not written by this version"):
         read_facts(tmp_path)
 
 
@@ -119,7 +129,7 @@ def test_a_folder_of_runs_stands_for_its_runs(trained, tmp_path):
 
 def test_the_command_quotes_what_a_shell_would_take_apart(tmp_path):
     run = make_facts(tmp_path, "it's", alpha=0.3, milestones=(0.5, 0.9))
-    words = shlex.split(training_command(run, {"source": "my data.csv", "validation_fraction": 0.2}))
+    words = shlex.split(training_command(run, "my data.csv", validation_fraction=0.2, data_dir=None, preparation={}))
     assert words[:3] == ["agrlearn", "train", "my data.csv"]
     assert words[words.index("--run-dir") + 1] == str(tmp_path / "it's")
     assert words[words.index("--alpha") + 1] == "0.3"

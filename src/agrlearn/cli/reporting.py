@@ -39,7 +39,7 @@ class Reporter:
         Args:
             subjects: networks and data that are open already, by run directory.
         """
-        from agrlearn.cli.runs import remembered_data
+        from agrlearn.cli.runs import read_note
         from agrlearn.report.collect import report_of_runs
         from agrlearn.report.measure import measure
         from agrlearn.report.runs import settings_of, training_command
@@ -59,25 +59,24 @@ class Reporter:
         )
         if self.dial is None and any(not found.dial for found in measured.values()):
             notes.append("The dial was left out to save time: agrlearn report measures it.")
-        abouts = {number: remembered_data(setting.runs[0].folder) for number, setting in enumerate(settings)}
         commands = {
-            number: training_command(settings[number].runs[0], about.model_dump())
-            for number, about in abouts.items()
-            if about is not None
+            number: training_command(setting.runs[0], **dict(note))
+            for number, setting in enumerate(settings)
+            if (note := read_note(setting.runs[0].folder)) is not None
         }
         return report_of_runs(title, settings, measured, command=command, commands=commands, notes=notes)
 
     def open(self, run: "RunFacts") -> "Subject":
         """A run's network with the objects to measure it on."""
-        from agrlearn.cli.runs import check_shapes, open_like_training, open_run, remembered_data, split_source
+        from agrlearn.cli.runs import check_shapes, open_like_training, open_run, read_note, split_source
         from agrlearn.report.measure import Subject
 
         built, class_names = open_run(run.folder, self.network)
-        about = remembered_data(run.folder)
-        if self.data is None and about is None:
+        note = read_note(run.folder)
+        if self.data is None and note is None:
             raise DataError(f"{run.folder} does not tell its data; name what to measure on with --data")
-        name = self.data or about.source  # type: ignore[union-attr]
-        key = f"{name} {about.preparation if about else None}"
+        name = self.data or note.source  # type: ignore[union-attr]
+        key = f"{name} {note.preparation if note else None}"
         if key not in self._sources:
             self._sources[key] = open_like_training(name, run.folder, skip_bad=True, data_dir=self.data_dir)
         source = self._sources[key]
@@ -86,7 +85,7 @@ class Reporter:
         if self.data is not None:
             test_set: LabelledSet | None = source.labelled(source.unseen, class_names)
         else:
-            train_set, test_set = split_source(source, about.validation_fraction)  # type: ignore[union-attr]
+            train_set, test_set = split_source(source, note.validation_fraction)  # type: ignore[union-attr]
             context = train_set.objects
         if test_set is None:
             raise DataError(f"{run.folder} held no objects out; name what to measure on with --data")

@@ -138,7 +138,7 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
     """Data for a trained network: they become objects as its training data did."""
     from agrlearn.data.catalogue import open_source
 
-    about = remembered_data(run_dir)
+    about = read_note(run_dir)
     before = about.data_dir if about else None
     return open_source(
         data,
@@ -150,7 +150,7 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
 
 def training_objects(run_dir: Path, data_dir: Path | None = None) -> "Objects":
     """The objects that a run was trained on, read again from where they were."""
-    about = remembered_data(run_dir)
+    about = read_note(run_dir)
     if about is None:
         raise RunError(f"{run_dir} does not tell its training data; name them with --context")
     source = open_like_training(about.source, run_dir, skip_bad=True, data_dir=data_dir)
@@ -169,8 +169,8 @@ class DataNote(BaseModel):
     preparation: dict[str, Any]
 
 
-def remembered_data(run_dir: Path) -> DataNote | None:
-    """What `remember_data` noted in a run directory; None for a run from Python."""
+def read_note(run_dir: Path) -> DataNote | None:
+    """What a run directory remembers of its data; None for a run from Python."""
     from agrlearn.files import parse_json, read_small_text
 
     file = run_dir / _DATA_FILE

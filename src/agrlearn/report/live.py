@@ -95,7 +95,7 @@ def make_server(run: LiveRun, port: int = 0) -> ThreadingHTTPServer:
         do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
 
         def _answer(self, code: int, kind: str, text: str) -> None:
-            content = text.encode()
+            content = text.encode(errors="replace")
             self.send_response(code)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))

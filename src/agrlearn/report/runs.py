@@ -5,13 +5,14 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from agrlearn.errors import RunError
+from agrlearn.files import parse_json, read_small_text
 from agrlearn.grouping import GroupBatchSampler
-from agrlearn.training.checkpoint import METRICS_FILE, NETWORK_FILE, RUN_FILE, read_run
+from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, read_records, read_run
 from agrlearn.training.recipe import Recipe
 
 _TIMING_FILE = "timing.jsonl"
@@ -26,7 +27,7 @@ class RunFacts:
     identity: dict[str, Any]
     versions: dict[str, str]
     epochs: tuple[dict[str, Any], ...]
-    """The lines of metrics.jsonl as they stand: later versions may write more than `EpochRecord` knows."""
+    """Each as the values of its `EpochRecord`, by name."""
     seconds: float
     """Of training."""
     finished: bool
@@ -88,13 +89,17 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 def read_facts(folder: Path) -> RunFacts:
     """What is known of a run, which may be under way."""
     about = read_run(folder)
-    times = {line["epoch"]: line["seconds"] for line in _whole_lines(folder / _TIMING_FILE)}
+    identity = about["identity"]
+    recipe, network = identity["recipe"], identity.get("network")
+    numbers = [recipe.get("seed"), recipe.get("batch_size"), network.get("fold") if isinstance(network, dict) else None]
+    if not all(type(number) is int and number >= 0 for number in numbers) or 0 in numbers[1:]:
+        raise RunError(f"{folder / RUN_FILE} was not written by this version of agrlearn; use another run directory")
     return RunFacts(
         folder,
-        about["identity"],
-        about.get("versions", {}),
-        tuple(_whole_lines(folder / METRICS_FILE)),
-        sum(times.values()),
+        identity,
+        about["versions"],
+        tuple(asdict(record) for record in read_records(folder)),
+        _seconds(folder / _TIMING_FILE),
         (folder / NETWORK_FILE).exists(),
     )
 
@@ -122,18 +127,16 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
     return settings
 
 
-def training_command(run: RunFacts, about_data: dict[str, Any]) -> str:
-    """The `agrlearn train` that makes this run again.
-
-    Args:
-        about_data: what data.json in the run directory tells.
-    """
-    network, preparation = run.identity["network"], about_data.get("preparation") or {}
+def training_command(
+    run: RunFacts, source: str, *, validation_fraction: float, data_dir: str | None, preparation: dict[str, Any]
+) -> str:
+    """The `agrlearn train` that makes this run again from its data."""
+    network = run.identity["network"]
     options: dict[str, Any] = {"fold": run.fold, "network": network["network"]}
     options |= {f"net.{name}": value for name, value in network.items() if name not in _OWN_OPTIONS}
     options |= {
-        "data-dir": about_data.get("data_dir"),
-        "validation-fraction": about_data["validation_fraction"],
+        "data-dir": data_dir,
+        "validation-fraction": validation_fraction,
         "image-size": preparation.get("size"),
         "text-column": preparation.get("text"),
         "label-column": preparation.get("label"),
@@ -142,7 +145,7 @@ def training_command(run: RunFacts, about_data: dict[str, Any]) -> str:
     }
     defaults = json.loads(Recipe().model_dump_json())
     options |= {name: value for name, value in run.recipe.items() if value != defaults.get(name)}
-    words = ["agrlearn", "train", about_data["source"]]
+    words = ["agrlearn", "train", source]
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         if value is True or value is False:
@@ -160,15 +163,16 @@ def _in_order(folder: Path) -> list[Path]:
     return sorted(found, key=lambda run: (_without_seed(run.name), run.name))
 
 
-def _whole_lines(file: Path) -> list[dict[str, Any]]:
-    """The lines of a .jsonl file, but for a last one that is still being written."""
+def _seconds(file: Path) -> float:
+    """The time of all epochs; one that was trained again counts once."""
     if not file.exists():
-        return []
-    whole, _, _ = file.read_text().rpartition("\n")
+        return 0.0
     try:
-        return [json.loads(line) for line in whole.splitlines() if line]
-    except ValueError as error:
-        raise RunError(f"{file} is damaged ({error}); the command that trains the run mends it") from None
+        lines = [line for line in read_small_text(file).splitlines(keepends=True) if line.endswith("\n")]
+        times = {int(told["epoch"]): float(told["seconds"]) for told in map(parse_json, lines)}
+    except (ValueError, KeyError, TypeError):
+        raise RunError(f"{file} does not hold the times of a run; remove it") from None
+    return sum(times.values())
 
 
 def _without_seed(name: str) -> str:

@@ -48,7 +48,7 @@ def training_charts(settings: Sequence[Setting]) -> list[Chart]:
 def information_plane(settings: Sequence[Setting]) -> Chart | None:
     """The path of each run through the plane of I(X;T) and I(Y;T), where training tracked it.
 
-    The four names below are those under which training writes its estimates into metrics.jsonl.
+    The four names below are those of `EpochRecord`.
     """
     x_lower, x_upper, y_lower, y_theorem = (
         "x_information_lower", "x_information_upper", "y_information", "y_information_bound",
