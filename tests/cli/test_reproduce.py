@@ -79,3 +79,12 @@ def test_paper_scale_asks_before_it_starts(tmp_path, capsys, monkeypatch):
     call(tmp_path, "table1", "--scale", "paper", "--seeds", "7", "--cells", "CIFAR-10: fold 1")
     assert "7 runs to do: about 63 core-days" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
+
+    def nobody(question):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", nobody)
+    with pytest.raises(SystemExit) as leaving:
+        call(tmp_path, "table1", "--scale", "paper", "--seeds", "7", "--cells", "CIFAR-10: fold 1")
+    assert leaving.value.code == 2
+    assert "pass --yes" in capsys.readouterr().err

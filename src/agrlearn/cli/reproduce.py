@@ -73,7 +73,7 @@ def reproduce(
         tasks = [task for task in tasks if task.cell.dataset != dataset]
     if tasks:
         _tell_cost(console, tasks, resources.workers, data_dir)
-        if scale == "paper" and not yes and input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        if scale == "paper" and not yes and not _agreed():
             return
         failures = _run(console, tasks, done, runs, resources, data_dir)
     else:
@@ -81,6 +81,15 @@ def reproduce(
     _write(console, rows, scale, seeds, results, command=f"agrlearn reproduce {table} --scale {scale} --seeds {seeds}")
     if failures:
         raise RecipeError(f"{failures} of {len(tasks)} runs failed, as told above; the same command tries them again")
+
+
+def _agreed() -> bool:
+    from agrlearn.errors import RecipeError
+
+    try:
+        return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        raise RecipeError("there is no one to ask before a run at paper scale; pass --yes to go on") from None
 
 
 def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: Path | None) -> None:

@@ -86,7 +86,7 @@ def _image_cell(
         epochs, every, final, width = round(400 / share), round(1 / share), 10, full_width
     elif scale is SMALL:
         epochs = 3 if share == 1 else round(3000 * 64 / (_TRAINING_IMAGES * share))
-        every, final, width = max(1, epochs // 15), 1, max(1, full_width // 4 if full_width == 64 else 1)
+        every, final, width = max(1, epochs // 15), 1, 16 if full_width == 64 else 1
         options["stem_stride"] = 2
     else:
         dataset, share, epochs, every, final, width = "digits", 0.2, 2, 1, 1, 4 if full_width == 64 else 1
@@ -230,7 +230,7 @@ def _curve_rows(scale: Scale) -> list[Row]:
 def _sample_rows(scale: Scale) -> list[Row]:
     rows = []
     for share in _SHARES:
-        block = f"{share:.3g} of CIFAR-10".replace(f"{share:.3g}", f"{share:.1%}".replace(".0%", "%"))
+        block = f"{share:.1%} of CIFAR-10".replace(".0%", "%")
         found = _image_rows(scale, block, "cifar-10", {}, folds=(2, 4), alphas={}, beyond=True, share=share)
         left_out = ("α", "repetition", "mixup")
         rows += [row for row in found if not any(word in row.label for word in left_out)]

@@ -172,7 +172,7 @@ def _markdown(
     some = [result for found in results.values() for result in found]
     parts = [
         f"# {experiment.title}, {scale.name} scale\n",
-        f"Made by `{command}`.\n",
+        f"Made by `{command}`; the column *seeds* says how many of them are done.\n",
         f"Scale: {experiment.remark(scale)}\n",
         f"{what} in percent, mean ± standard error over seeds, by Replicated prediction. *published*: the paper's. "
         "*ours*: each run's median of its last measurements, averaged over runs; *averaged first*: runs averaged, then "
