@@ -1,17 +1,49 @@
-"""python -m benchmarks [NAME ...]: print tables of ratios; all but the long one by default."""
+"""python -m benchmarks [NAME ...]: print tables of ratios, and write them to results/benchmarks.md.
 
+Without a name, all but the long one; a name's table replaces the one that the file had of it.
+"""
+
+import inspect
+import platform
+import re
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 from agrlearn.errors import AgrLearnError, look_up
-from benchmarks.core import BENCHMARKS as CORE
-from benchmarks.critic import critic
+from agrlearn.files import write_atomically
+from benchmarks.critic import regularizer
+from benchmarks.data import data
+from benchmarks.dial import dial
 from benchmarks.growth import growth
-from benchmarks.information import information
+from benchmarks.information import beside_mist, information
+from benchmarks.layout import layout
+from benchmarks.loop import fit_over_a_loop
+from benchmarks.mimo import mimo
+from benchmarks.sentences import sentence_cnn
+from benchmarks.startup import start_up
+from benchmarks.steps import training_steps
+from benchmarks.theory import bottleneck_curves
 
-BENCHMARKS = {**CORE, "critic": critic, "growth": growth}
-LONG = {"information": information}
+RESULTS = Path(__file__).parents[1] / "results" / "benchmarks.md"
+BENCHMARKS: dict[str, tuple[str, Callable[[], list[str]]]] = {
+    "steps": ("Training step", training_steps),
+    "regularizer": ("Regularizer", regularizer),
+    "loop": ("Library over a hand-written loop", fit_over_a_loop),
+    "data": ("Data", data),
+    "dial": ("Prediction dial", dial),
+    "sentences": ("Sentence CNN", sentence_cnn),
+    "theory": ("Theory", bottleneck_curves),
+    "mist": ("Information", beside_mist),
+    "start-up": ("Start-up", start_up),
+    "mimo": ("Neighbours", mimo),
+    "layout": ("Memory layout and compilation", layout),
+    "growth": ("Growth", growth),
+}
+LONG = {"information": ("Estimates of mutual information", information)}
 
 
 def main() -> None:
@@ -20,10 +52,30 @@ def main() -> None:
         chosen = {name: look_up(BENCHMARKS | LONG, name, "benchmark") for name in sys.argv[1:] or BENCHMARKS}
     except AgrLearnError as error:
         sys.exit(f"benchmarks: {error}")
-    print("One thread, float32; every ratio is the median over rounds in which the two took turns.")
-    for name, benchmark in chosen.items():
-        print(f"\n## {name}\n")
-        print("\n".join(benchmark()), flush=True)
+    for name, (title, benchmark) in chosen.items():
+        print(f"\n## {title}\n", flush=True)
+        start = time.perf_counter()
+        lines = [inspect.getdoc(benchmark) or "", "", f"`python -m benchmarks {name}`:", "", *benchmark()]
+        print("\n".join(lines), f"\n({time.perf_counter() - start:.0f} s)", flush=True)
+        if name in BENCHMARKS:
+            write_section(title, "\n".join(lines))
+
+
+def write_section(title: str, text: str) -> None:
+    """Put a table into the file, in place of the one with the same title."""
+    before = RESULTS.read_text() if RESULTS.exists() else ""
+    parts = re.split(r"^## (.+)\n", before, flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True)) | {title: f"\n{text}\n\n"}
+    known = [name for name, _ in BENCHMARKS.values()]
+    head = (
+        "# Speed, as ratios\n\n"
+        "Made by `./run bench`. One thread, float32; the things compared take turns, every ratio is the median over\n"
+        "rounds with its quartiles beside it, and every benchmark fails if what it compares is not equal in value.\n"
+        f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}, a shared machine.\n\n"
+    )
+    body = "".join(f"## {name}\n{sections[name]}" for name in known if name in sections)
+    RESULTS.parent.mkdir(exist_ok=True)
+    write_atomically(RESULTS, (head + body).rstrip() + "\n")
 
 
 if __name__ == "__main__":

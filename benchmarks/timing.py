@@ -2,7 +2,25 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+
+class Ratio(NamedTuple):
+    """The median of the rounds' ratios, and the quartiles around it."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """As two cells of a table.
+
+        >>> print(Ratio(1.5, 1.25, 2.0))
+        1.50 | 1.25 to 2.00
+        """
+        digits = 2 if self.middle < 100 else 0
+        return f"{self.middle:.{digits}f} | {self.low:.{digits}f} to {self.high:.{digits}f}"
 
 
 def take_turns(
@@ -19,8 +37,25 @@ def take_turns(
     return times
 
 
-def ratio(times: dict[str, list[float]], above: str, below: str) -> tuple[float, float, float]:
-    """The median of the rounds' ratios, and the quartiles around it."""
+def ratio(times: dict[str, list[float]], above: str, below: str) -> Ratio:
+    """How many times longer `above` took than `below`."""
     ratios = [a / b for a, b in zip(times[above], times[below], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
-    return middle, low, high
+    return Ratio(middle, low, high)
+
+
+def heading(*columns: str, text: int = 1) -> list[str]:
+    """The first two lines of a table whose first `text` columns are text, and the others numbers.
+
+    >>> heading("what", "ratio")
+    ['| what | ratio |', '|---|---:|']
+    """
+    return [f"| {' | '.join(columns)} |", f"|{'---|' * text}{'---:|' * (len(columns) - text)}"]
+
+
+def verdict(reached: bool) -> str:
+    return "reached" if reached else "missed"
+
+
+def milliseconds(times: Sequence[float]) -> str:
+    return f"{1000 * statistics.median(times):,.1f}"

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from agrlearn.errors import RecipeError, RunError, ShapeError, UnknownNameError
-from agrlearn.grouping import group
+from agrlearn.grouping import group, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, saved_class_names
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
@@ -47,6 +47,8 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
     assert torch.equal(network(groups), network.heads(network.bottleneck(groups)))
     shared = group(network.shared(groups.flatten(0, 1)), fold)
     assert torch.equal(network.bottleneck_from(shared), network.bottleneck(groups))
+    objects = network.shared(groups[:, 0])
+    torch.testing.assert_close(network.bottleneck_of_one(objects), network.bottleneck_from(replicate(objects, fold)))
     network(groups).sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
 
@@ -54,6 +56,26 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
     again = load(tmp_path / "network.safetensors").eval()
     assert torch.equal(again(groups), network(groups))
     assert saved_class_names(tmp_path / "network.safetensors") == ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("small-cnn", {"join_after": 0}), ("small-cnn", {"join_after": 2}), ("mlp", {}), ("preact-resnet", {}),
+     ("wide-resnet", {})],
+)  # fmt: skip
+def test_a_layer_that_reads_the_slots_side_by_side_reads_one_object_once(name, options):
+    options = OPTIONS.get(name, {}) | options
+    one, four = (
+        build_network(name, object_shape=SHAPES[name], num_classes=5, fold=fold, **options).eval() for fold in (1, 4)
+    )
+    shared = four.shared(torch.rand(3, *SHAPES[name]))
+    torch.testing.assert_close(four.bottleneck_of_one(shared), four.bottleneck_from(replicate(shared, 4)))
+    read = {}
+    for network in (one, four):
+        layer = network.encoder.get_submodule(network.slot_weights[0].removesuffix(".weight"))
+        layer.register_forward_hook(lambda layer, inputs, _, fold=network.fold: read.update({fold: inputs[0].shape}))
+        network.bottleneck_of_one(network.shared(torch.rand(3, *SHAPES[name])))
+    assert read[1] == read[4]
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -112,6 +112,9 @@ def check_laws(make, example, fold, *, at=None, join=None, **options):
     with torch.no_grad():
         for twin in (copy.deepcopy(noisy), pickle.loads(pickle.dumps(noisy))):
             assert torch.equal(twin(groups), noisy(groups))
+        alone = noisy.shared(objects)
+        t = noisy.bottleneck_from(replicate(alone, fold))
+        torch.testing.assert_close(noisy.bottleneck_of_one(alone), t, rtol=1e-4, atol=1e-5)
     noisy.train()(groups).sum().backward()
     assert noisy.head.weight.grad.abs().sum() > 0
     first = next(parameter for parameter in noisy.parameters() if parameter.requires_grad)

@@ -154,11 +154,12 @@ def test_costs_follow_the_protocols():
         ("replicated", Replicated()), ("batched", Batched()), ("two draws", Batched(draws=2)),
         ("contextual", Contextual(one, draws=3)),
     ]}  # fmt: skip
-    shared = (4 * cost["batched"] - cost["replicated"]) / 3
-    assert cost["two draws"] - shared == pytest.approx(2 * (cost["batched"] - shared))
-    assert cost["contextual"] - shared == pytest.approx(3 * (cost["replicated"] - shared))
+    shared = 2 * cost["batched"] - cost["two draws"]
+    assert cost["contextual"] - shared == pytest.approx(3 * 4 * (cost["batched"] - shared))
     # 16 positions of 1->4 channels by 3×3, then 4 positions of 4->8
     assert shared == 16 * 9 * 1 * 4 + 4 * 9 * 4 * 8
+    # Behind them 4 positions of 8->8 per slot, whose weights Replicated prediction sums over the slots first.
+    assert cost["replicated"] == 4 * (cost["batched"] - shared) - 3 * 4 * 9 * 8 * 8 + shared
 
 
 @pytest.mark.parametrize(

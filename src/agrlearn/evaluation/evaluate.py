@@ -54,17 +54,15 @@ def score(probabilities: Tensor, labels: Tensor) -> Scores:
     >>> score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0])).error
     0.0
     """
-    from torchmetrics.functional.classification import multiclass_calibration_error
-
-    classes = probabilities.shape[1]
-    truth = F.one_hot(labels, classes)
+    truth = F.one_hot(labels, probabilities.shape[1])
     likelihood = probabilities.gather(1, labels[:, None]).squeeze(1)
-    ece = multiclass_calibration_error(probabilities, labels, num_classes=classes, n_bins=_BINS)
+    confidence, chosen = probabilities.double().max(dim=1)
+    right = (chosen == labels).double()
     return Scores(
-        error=float((probabilities.argmax(dim=1) != labels).double().mean()),
+        error=float(1 - right.mean()),
         # A probability that rounds to 0 counts as the smallest positive float: a large but finite loss.
         nll=float(-likelihood.double().clamp(min=torch.finfo(torch.float32).tiny).log().mean()),
-        ece=float(ece),
+        ece=_calibration_error(confidence, right),
         brier=float((probabilities - truth).double().square().sum(dim=1).mean()),
     )
 
@@ -111,6 +109,13 @@ def evaluate(
         head_disagreement=_disagreement(votes),
         objects_per_second=len(labels) / seconds,
     )
+
+
+def _calibration_error(confidence: Tensor, right: Tensor) -> float:
+    """The mean gap between confidence and accuracy, over equal bins of confidence."""
+    bins = (confidence * _BINS).long().clamp(max=_BINS - 1)
+    gaps = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, confidence - right)
+    return float(gaps.abs().sum() / len(bins))
 
 
 def _disagreement(votes: Tensor) -> float:

@@ -1,13 +1,14 @@
 """The main network of the paper: groups in, one label distribution per slot out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from agrlearn.errors import ShapeError, look_up
-from agrlearn.grouping import Objects, first_tensor, group, ungroup
+from agrlearn.grouping import Objects, first_tensor, group, replicate, ungroup
 from agrlearn.networks.joins import JOINS
 
 
@@ -26,6 +27,8 @@ class AggregatedClassifier(nn.Module):
         noise: standard deviation of Gaussian noise on T while training, which makes T a stochastic representation
             with a finite I(X;T); in eval mode T is its mean.
         slot_blind: whether exchanging two objects of a group leaves T as it is.
+        slot_weights: names of the encoder's weights that read the slots side by side, in their second dimension, where
+            they are all that does; found by itself for an encoder that is a Sequential.
 
     >>> network = AggregatedClassifier(nn.Linear(8, 16), features=16, fold=2, num_classes=3, join="features")
     >>> network(torch.zeros(5, 2, 4)).shape
@@ -43,6 +46,7 @@ class AggregatedClassifier(nn.Module):
         shared: nn.Module | None = None,
         noise: float = 0.0,
         slot_blind: bool = False,
+        slot_weights: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
         self.fold = fold
@@ -54,6 +58,7 @@ class AggregatedClassifier(nn.Module):
         self.join = look_up(JOINS, join, "join") if isinstance(join, str) else join
         self.encoder = encoder
         self.head = nn.Linear(features, fold * num_classes)
+        self.slot_weights = _find_slot_weights(self.join, encoder) if slot_weights is None else tuple(slot_weights)
         self.description: dict[str, object] | None = None
         """How the catalogue builds this network again, as JSON; None for a network of the user's own."""
         self.conversion: object | None = None
@@ -71,7 +76,21 @@ class AggregatedClassifier(nn.Module):
 
     def bottleneck_from(self, shared_groups: Objects) -> Tensor:
         """T from groups whose objects have passed `shared` already, so that prediction runs it once per object."""
-        t = self.encoder(self.join(shared_groups))  # type: ignore[arg-type]
+        return self._drawn(self.encoder(self.join(shared_groups)))  # type: ignore[arg-type]
+
+    def bottleneck_of_one(self, shared_objects: Objects) -> Tensor:
+        """T of each object in every slot of its own group, from objects that have passed `shared` already.
+
+        A layer that reads the slots side by side need not read the same object `fold` times: its weights are summed
+        over the slots instead.
+        """
+        if self.fold == 1 or not self.slot_weights:
+            return self.bottleneck_from(replicate(shared_objects, self.fold))
+        weights = {name: self.encoder.get_parameter(name) for name in self.slot_weights}
+        summed = {name: weight.unflatten(1, (self.fold, -1)).sum(dim=1) for name, weight in weights.items()}
+        return self._drawn(functional_call(self.encoder, summed, (shared_objects,)))
+
+    def _drawn(self, t: Tensor) -> Tensor:
         return self.perturb(t) if self.noise > 0 and self.training else t
 
     def perturb(self, t: Tensor, random: torch.Generator | None = None) -> Tensor:
@@ -93,3 +112,15 @@ class AggregatedClassifier(nn.Module):
         logits = self.heads(t)
         # Under data parallelism T must leave through forward: only forward is synchronised.
         return (logits, t) if with_bottleneck else logits
+
+
+def _find_slot_weights(join: Callable[[Tensor], Tensor], encoder: nn.Module) -> tuple[str, ...]:
+    """The weight of the encoder's first layer, where the join puts the slots side by side for it."""
+    path, layer = "", encoder
+    while isinstance(layer, nn.Sequential) and len(layer) > 0:
+        path, layer = f"{path}0.", layer[0]
+    convolution = isinstance(layer, nn.modules.conv._ConvNd) and not layer.transposed and layer.groups == 1
+    side_by_side = (join is JOINS["channels"] and convolution) or (
+        join is JOINS["features"] and isinstance(layer, nn.Linear)
+    )
+    return (f"{path}weight",) if side_by_side else ()

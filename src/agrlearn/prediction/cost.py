@@ -3,7 +3,8 @@
 from agrlearn.grouping import Objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_multiply_adds
-from agrlearn.prediction.protocols import PredictionProtocol
+from agrlearn.prediction.export import ReplicatedModel
+from agrlearn.prediction.protocols import PredictionProtocol, Replicated
 
 
 def multiply_adds_per_object(network: AggregatedClassifier, one_object: Objects, protocol: PredictionProtocol) -> float:
@@ -12,6 +13,8 @@ def multiply_adds_per_object(network: AggregatedClassifier, one_object: Objects,
     Args:
         one_object: (1, ...).
     """
+    if isinstance(protocol, Replicated):
+        return count_multiply_adds(ReplicatedModel(network), one_object)
     shared = count_multiply_adds(network.shared, one_object)
     behind_the_join = count_multiply_adds(network, replicate(one_object, network.fold)) - network.fold * shared
     return shared + behind_the_join * protocol.passes_per_object(network.fold)

@@ -24,8 +24,7 @@ class ReplicatedModel(nn.Module):
         self.network = network
 
     def forward(self, objects: Tensor) -> Tensor:
-        shared = self.network.shared(objects)
-        t = self.network.bottleneck_from(replicate(shared, self.network.fold))
+        t = self.network.bottleneck_of_one(self.network.shared(objects))
         return self.network.heads(t).softmax(dim=-1).mean(dim=1)
 
 

@@ -81,8 +81,8 @@ def answers_of(
         raise RecipeError(f"samples is a number of draws, or 0 for the mean of the bottleneck, got {samples}")
     random = generator(seed)
 
-    def classify(shared_groups: Objects) -> Tensor:
-        t = network.bottleneck_from(shared_groups)
+    def classify(shared: Objects, *, replicated: bool = False) -> Tensor:
+        t = network.bottleneck_of_one(shared) if replicated else network.bottleneck_from(shared)
         if samples == 0 or network.noise == 0:
             return network.heads(t).softmax(dim=-1).cpu()
         draws = (network.heads(network.perturb(t, random)).softmax(dim=-1) for _ in range(samples))

@@ -4,7 +4,7 @@ A protocol yields answers: what some head said about some object. Averaging an o
 The layers before the join run once per object in all of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.errors import RecipeError, ShapeError
-from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, replicate, take
+from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, take
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.seeding import generator
 
@@ -25,8 +25,15 @@ class Answers(NamedTuple):
     probabilities: Tensor
 
 
-Classify = Callable[[Objects], Tensor]
-"""Groups of objects that have passed the shared layers -> (groups, fold, classes) probabilities."""
+class Classify(Protocol):
+    """What `predict` hands to a protocol: the way from the shared layers' output to the heads' answers."""
+
+    def __call__(self, shared: Objects, *, replicated: bool = False) -> Tensor:
+        """Groups of objects that have passed the shared layers -> (groups, fold, classes) probabilities.
+
+        With `replicated`, single objects instead, each of which stands in every slot of its own group.
+        """
+        ...
 
 
 class PredictionProtocol(Protocol):
@@ -63,7 +70,7 @@ class Replicated:
     ) -> Iterator[Answers]:
         slots = torch.arange(network.fold)
         for indices in torch.arange(count_objects(objects)).split(batch_size)[mine]:
-            probabilities = classify(replicate(_shared(network, objects, indices), network.fold))
+            probabilities = classify(_shared(network, objects, indices), replicated=True)
             yield Answers(
                 indices.repeat_interleave(network.fold), slots.repeat(len(indices)), probabilities.flatten(0, 1)
             )

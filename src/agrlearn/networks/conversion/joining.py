@@ -210,6 +210,7 @@ class Body:
             join=parts.join,
             shared=parts.shared,
             noise=noise,
+            slot_weights=_slot_weights(parts, encoder),
         )
         network.to(self.classifier.weight.device).eval()
         with torch.no_grad():
@@ -223,6 +224,15 @@ class Body:
         """The largest change of a logit with one object in every slot, relative to the largest logit above 1."""
         mine, before = network(replicate(self.objects, self.fold)), self.classifier.scores
         return float((mine - before[:, None]).abs().max() / before.abs().max().clamp(min=1.0))
+
+
+def _slot_weights(parts: Parts, encoder: nn.Module) -> list[str]:
+    """The widened weights by their names in the encoder, where a sum over slots can stand for `fold` equal inputs."""
+    if not all(isinstance(reader, nn.Linear | nn.modules.conv._ConvNd) for reader in parts.readers):
+        return []
+    weights = {id(reader.weight) for reader in parts.readers}
+    names = [name for name, parameter in encoder.named_parameters() if id(parameter) in weights]
+    return names if len(names) == len(parts.readers) else []  # a weight that is computed has no name of its own
 
 
 def _channel_dimension(output: Tensor, readers: list[Consumer]) -> int:
