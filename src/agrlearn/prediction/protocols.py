@@ -189,3 +189,4 @@ PROTOCOLS: dict[str, type[Replicated] | type[Contextual] | type[Batched]] = {
     "contextual": Contextual,
     "batched": Batched,
 }
+"""Protocols by name."""
