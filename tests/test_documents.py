@@ -119,6 +119,8 @@ def test_the_lines_of_the_demo_are_those_of_the_readme(name):
     assert len(lines) >= 5
     for line in lines:
         assert any(line.items() <= whole.items() for whole in known), f"not a line of the README's table: {line}"
+    for figure in re.findall(r"[\d.]+ ± [\d.]+\d", (ROOT / "docs" / name).read_text()):
+        assert figure in (ROOT / "README.md").read_text()
 
 
 def test_the_picture_of_the_dial_shows_the_readmes_table():
