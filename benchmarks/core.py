@@ -13,10 +13,10 @@ from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Replicated
 from agrlearn.seeding import generator
-from agrlearn.training.loop import train_step
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
+from agrlearn.training.step import train_step
 from benchmarks.timing import ratio, take_turns
 
 SHAPE, CLASSES, GROUPS = (1, 8, 8), 10, 64

@@ -12,10 +12,10 @@ from agrlearn.information.critics import critic_for
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.catalogue import build_network
 from agrlearn.seeding import generator
-from agrlearn.training.loop import train_step
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
+from agrlearn.training.step import train_step
 from benchmarks.timing import ratio, take_turns
 
 SHAPE, CLASSES, GROUPS, FOLD, WIDTH, BOTTLENECK = (3, 32, 32), 10, 64, 2, 16, 256

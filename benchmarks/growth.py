@@ -14,10 +14,10 @@ from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
 from agrlearn.seeding import generator
-from agrlearn.training.loop import train_step
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
+from agrlearn.training.step import train_step
 
 FEATURES = 32
 

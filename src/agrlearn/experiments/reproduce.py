@@ -23,9 +23,9 @@ from agrlearn.experiments.running import (
     steps_per_epoch,
 )
 from agrlearn.grouping import group, map_objects, take
-from agrlearn.training.loop import train_step
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
+from agrlearn.training.step import train_step
 
 ALL = "all"
 CELLS_FOLDER = "cells"

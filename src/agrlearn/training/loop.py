@@ -1,21 +1,19 @@
-"""Algorithm 1 of the paper, top to bottom."""
+"""The epochs of Algorithm 1, from the first batch to the last checkpoint; one step of it is in `step`."""
 
 import functools
-import itertools
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet, batches, told_of_lost_workers
-from agrlearn.errors import DataError, RecipeError, TrainingError
+from agrlearn.errors import DataError, RecipeError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -27,8 +25,7 @@ from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
-from agrlearn.training.mixup import Mixture, mix_groups
-from agrlearn.training.objective import cross_entropy
+from agrlearn.training.mixup import mix_groups
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import (
@@ -39,11 +36,11 @@ from agrlearn.training.setup import (
     told_of_single_groups,
 )
 from agrlearn.training.state import EpochTotals, TrainingState
+from agrlearn.training.step import train_step
 
 Augment = Callable[[Objects, torch.Generator], Objects]
 """Changes a batch of objects at random: (objects, generator) -> objects."""
 
-_SKIPS_TOLERATED = 20
 _SECONDS_BETWEEN_LOOKS = 0.25
 _STEPS_BETWEEN_AGREEMENTS = 10
 # Random streams of a step beside the network's own, and what keeps the ranks' apart.
@@ -172,89 +169,6 @@ def _train(
     if run is not None and engine.is_global_zero:
         save(network, run.path / NETWORK_FILE, class_names=getattr(train_set, "class_names", ()))
     return History(tuple(state.records), state.seconds, was_finished)
-
-
-def train_step(
-    module: nn.Module,
-    state: TrainingState,
-    groups: Objects,
-    labels: Tensor,
-    recipe: Recipe,
-    random: torch.Generator,
-    backward: Callable[[Tensor], None],
-    weights: Tensor | None = None,
-    *,
-    mixture: Mixture | None = None,
-    total: int | None = None,
-    unsynchronized: Callable[[], AbstractContextManager] = nullcontext,
-) -> None:
-    """One pass of Algorithm 1's loop: K ascents of the critic, then one descent of the encoder and the heads.
-
-    Args:
-        module: the network, as the engine wrapped it.
-        groups: (groups, fold, ...).
-        labels: (groups, fold).
-        weights: (groups, fold), or None for 1 everywhere.
-        mixture: what mixup made of the groups.
-        total: groups of all processes together, where there are several.
-        unsynchronized: a block in which the processes do not exchange gradients, for all parts of a batch but the last.
-    """
-    targets = [(1.0, labels, weights)]
-    if mixture is not None:
-        groups = mixture.groups
-        theirs = None if weights is None else weights[mixture.partners]
-        targets = [(mixture.share, labels, weights), (1 - mixture.share, labels[mixture.partners], theirs)]
-    total = total or len(labels)
-    ranks = world_size()
-    # The engine averages gradients over the processes; with this factor that is the mean over all groups.
-    share = ranks * len(labels) / total
-    pieces = max(1, min(recipe.accumulate, total // (2 * ranks)))  # batch normalisation needs two groups in each
-    bounds = [len(labels) * piece // pieces for piece in range(pieces + 1)]
-    state.optimizer.zero_grad(set_to_none=True)
-    for first, end in itertools.pairwise(bounds):
-        some = slice(first, end)
-        part = map_objects(lambda tensor, some=some: tensor[some], groups)  # type: ignore[misc]
-        with nullcontext() if end == len(labels) else unsynchronized():
-            logits, t = module(part, with_bottleneck=True)
-            losses = [
-                proportion * cross_entropy(logits, target[some], None if weight is None else weight[some])
-                for proportion, target, weight in targets
-            ]
-            loss = sum(losses[1:], start=losses[0])
-            objective = share * loss
-            if state.regularizer is not None:
-                information = _information(state, part, t, recipe, random)
-                if information is not None:
-                    objective = objective + ranks * recipe.alpha * information
-            backward(objective * ((end - first) / len(labels)))
-        state.totals.loss += loss.detach() * (end - first)
-        state.totals.wrong += (logits.detach().argmax(dim=-1) != labels[some]).sum()
-        state.totals.groups += end - first
-    state.optimizer.step()
-
-
-def _information(
-    state: TrainingState, groups: Objects, t: Tensor, recipe: Recipe, random: torch.Generator
-) -> Tensor | None:
-    """The penalty J after K ascents of the critic; None if it is not finite and has to be left out."""
-    assert state.regularizer is not None
-    # The encoder does not move while the critic ascends, so t is computed once for all K steps.
-    for _ in range(recipe.ascent_steps):
-        state.regularizer.ascend(groups, t, random)
-    information = state.regularizer.penalty(groups, t, random)
-    if torch.isfinite(information):
-        state.totals.information += information.detach() * len(t)
-        state.totals.penalties += len(t)
-        state.skipped_in_a_row = 0
-        return information
-    state.totals.skipped += 1
-    state.skipped_in_a_row += 1
-    if state.skipped_in_a_row >= _SKIPS_TOLERATED:
-        raise TrainingError(
-            f"the information penalty J was not finite in {_SKIPS_TOLERATED} batches in a row (epoch "
-            f"{state.epoch + 1}); lower critic_learning_rate or alpha, or set clip_penalty"
-        )
-    return None
 
 
 def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
