@@ -201,6 +201,8 @@ def test_info_lists_what_there_is_to_choose_from(capsys):
     out = capsys.readouterr().out
     for name in ("digits", "fashion-mnist", "small-cnn", "mlp", "channels", "tandem", "replicated", "join-after"):
         assert name in out
+    assert "at (found)" in out
+    assert "widen (False)" in out
 
 
 LONG = ["--fold", "2", "--alpha", "0.1", "--epochs", "40", "--batch-size", "16", "--learning-rate", "0.05"]

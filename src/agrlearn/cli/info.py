@@ -40,7 +40,9 @@ def _catalogues() -> None:
             if value.kind is value.KEYWORD_ONLY
         ]
         print(f"  {'':15} {', '.join(options)}")
-    options = [f"{key.replace('_', '-')} ({value or 'found'})" for key, value in CONVERSION_OPTIONS.items()]
+    options = [
+        f"{key.replace('_', '-')} ({'found' if value == '' else value})" for key, value in CONVERSION_OPTIONS.items()
+    ]
     print(f"  {'timm:NAME':15} A model of timm, or FILE.py:FUNCTION, made to read groups by aggregate().")
     print(f"  {'':15} {', '.join(options)}")
     print("\nJoins, how a group becomes one input:")

@@ -119,6 +119,7 @@ BOUNDS: dict[str, Bound] = {
     "smile": smile,
     "js": jensen_shannon,
 }
+"""Bounds by name."""
 
 
 class MovingAverage:

@@ -158,3 +158,4 @@ CRITICS: dict[str, Callable[[int, int], PairCritic]] = {
     "separable": SeparableCritic,
     "concatenated": ConcatenatedCritic,
 }
+"""Critics by name: each takes how many columns x and y have."""

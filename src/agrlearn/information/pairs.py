@@ -71,3 +71,4 @@ MARGINALS: dict[str, Callable[[PairCritic, Tensor, Tensor, int, Random], Scores]
     "shifts": shifted,
     "all": all_pairs,
 }
+"""Ways to make independent pairs, by name."""

@@ -32,6 +32,7 @@ NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
     "preact-resnet": preact_resnet,
     "wide-resnet": wide_resnet,
 }
+"""Networks by name: each builder takes (object_shape, num_classes, fold) and options of its own as keywords."""
 
 _FORMAT = "agrlearn-network-1"
 _ANY_SIZE = 2**14  # what a description may ask for, however small the file: an image can be larger than its network

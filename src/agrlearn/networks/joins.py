@@ -157,6 +157,7 @@ JOINS: dict[str, Callable[[Tensor], Tensor]] = {
     "tandem": tandem,
     "max": maximum,
 }
+"""Joins by name."""
 
 SLOT_DIMENSION: dict[str, int] = {"width": -1, "height": -2, "tandem": -1}
 """The dimension along which a join lines up the slots: where `pool_slots` can take them apart again."""

@@ -196,3 +196,4 @@ PROTOCOLS: dict[str, type[Replicated] | type[Contextual] | type[Batched]] = {
     "contextual": Contextual,
     "batched": Batched,
 }
+"""Protocols by name."""

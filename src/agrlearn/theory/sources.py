@@ -34,6 +34,7 @@ def three_letters() -> Array:
 
 
 SOURCES = {"binary-symmetric": binary_symmetric, "four-letters": four_letters, "three-letters": three_letters}
+"""Sources p(x, y) by name."""
 
 
 def read_table(path: Path, *, normalize: bool = False) -> Array:

@@ -1,0 +1,221 @@
+"""The documents tell the truth: their code runs, their commands exist, their numbers are ours, their links lead on."""
+
+import contextlib
+import doctest
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from unittest import mock
+from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
+
+import cyclopts
+import pytest
+
+import agrlearn
+import agrlearn.information
+import agrlearn.theory
+from agrlearn import DATASETS, JOINS, NETWORKS, PROTOCOLS
+from agrlearn.cli import app
+from agrlearn.experiments.sweep import read_sweep
+from agrlearn.information import BOUNDS
+from tests.networks import foreign
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = re.findall(r"^    (\w+)\)", (ROOT / "run").read_text(), re.MULTILINE)
+
+
+def blocks(document, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def those_with(language):
+    found = [document for document in DOCUMENTS if blocks(document, language)]
+    assert found
+    return pytest.mark.parametrize("document", found, ids=lambda document: str(document.relative_to(ROOT)))
+
+
+@pytest.mark.filterwarnings("ignore")
+@those_with("python")
+def test_the_python_of_a_document_runs_from_top_to_bottom_and_prints_what_it_says(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    foreign.declare_missing_operators()
+    names = {"__name__": "__main__"}
+    with contextlib.ExitStack() as held:
+        for catalogue in (BOUNDS, DATASETS, JOINS, NETWORKS, PROTOCOLS):  # which a page may add to
+            held.enter_context(mock.patch.dict(catalogue))
+        for block in blocks(document, "python"):
+            if block.startswith(">>>"):
+                test = doctest.DocTestParser().get_doctest(block, names, str(document), None, None)
+                assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+                names = test.globs
+            else:
+                exec(compile(block, str(document), "exec"), names)
+
+
+def lines_of_shell(document):
+    for block in blocks(document, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                yield words
+
+
+@those_with("sh")
+def test_every_command_of_a_document_exists_and_takes_its_options(document):
+    for words in lines_of_shell(document):
+        if words[0] == "torchrun":
+            words = words[words.index("agrlearn") :]
+        if words[0] == "./run":
+            assert words[1] in COMMANDS, words
+        else:
+            assert words[0] == "agrlearn", words
+            app.parse_args(words[1:], exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
+def test_every_command_that_a_sentence_names_exists(document):
+    prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for span in re.findall(r"`((?:agrlearn|\./run) [^`]+)`", prose):
+        program, *words = shlex.split(span)
+        if program == "./run":
+            assert words[0] in COMMANDS, span
+            continue
+        with contextlib.suppress(cyclopts.MissingArgumentError):  # a sentence may leave out what a command works on
+            app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+@those_with("toml")
+def test_every_sweep_of_a_document_is_one(document, tmp_path):
+    for block in blocks(document, "toml"):
+        (tmp_path / "grid.toml").write_text(block)
+        assert len(read_sweep(tmp_path / "grid.toml", tmp_path)) > 1
+
+
+def demo_lines(document):
+    """The lines of the demo's table in a document, each as a mapping from the table's header."""
+    header, lines = [], []
+    for line in document.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[:2] == ["network", "prediction"]:
+            header = cells
+        elif line.startswith("| fold") and header:
+            lines.append(dict(zip(header, cells, strict=True)))
+        elif not line.startswith("|"):
+            header = []
+    return lines
+
+
+@pytest.mark.parametrize("name", ["index.md", "choosing.md"])
+def test_the_lines_of_the_demo_are_those_of_the_readme(name):
+    lines, known = demo_lines(ROOT / "docs" / name), demo_lines(ROOT / "README.md")
+    assert len(lines) >= 5
+    for line in lines:
+        assert any(line.items() <= whole.items() for whole in known), f"not a line of the README's table: {line}"
+    for figure in re.findall(r"[\d.]+ ± [\d.]+\d", (ROOT / "docs" / name).read_text()):
+        assert figure in (ROOT / "README.md").read_text()
+
+
+def test_the_picture_of_the_dial_shows_the_readmes_table():
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    points = pictures.read_points((ROOT / "README.md").read_text())
+    assert len(points) == len(demo_lines(ROOT / "README.md"))
+    picture = ElementTree.parse(ROOT / "docs" / "dial.svg")
+    drawn = picture.find(".//{http://purl.org/dc/elements/1.1/}description").text
+    assert [tuple(point) for point in json.loads(drawn)] == points, "draw it again: python docs/pictures.py"
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=lambda document: document.name)
+def test_every_link_of_a_document_leads_somewhere_in_the_repository(document):
+    prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\((?!https?://)([^)#\s]+)", prose):
+        assert (document.parent / target).exists(), target
+
+
+class Page(HTMLParser):
+    """What a built page links to, loads and can be linked to by."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.links, self.loads, self.anchors = [], [], {""}
+        self.feed(file.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        told = dict(attributes)
+        self.anchors |= {told.get("id"), told.get("name")}
+        if tag == "a" and "href" in told:
+            self.links.append(told["href"])
+        elif tag == "link" and told.get("rel") != "canonical":
+            self.loads.append(told["href"])
+        elif told.get("src"):
+            self.loads.append(told["src"])
+
+
+def build(folder, config):
+    # Not --quiet, which would keep warnings from being errors.
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder, "--config-file", config],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    built = build(folder, ROOT / "mkdocs.yml")
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_a_page_with_a_link_that_leads_nowhere_or_outside_the_table_of_contents_is_refused(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# A\n\n[b](absent.md) [c](#absent) [d](../absent.md) [e](/absent)\n")
+    (tmp_path / "docs" / "forgotten.md").write_text("# B\n")
+    config = f"INHERIT: {ROOT / 'mkdocs.yml'}\nnav: [index.md]\nplugins: []\nhooks: []\n"
+    (tmp_path / "mkdocs.yml").write_text(config)
+    built = build(tmp_path / "site", tmp_path / "mkdocs.yml")
+    assert built.returncode != 0
+    for complaint in ("'absent.md'", "'#absent'", "'../absent.md'", "'/absent'", "forgotten.md"):
+        assert complaint in built.stderr
+    assert built.stderr.count("WARNING") == 5
+
+
+def test_the_site_builds_and_all_its_links_lead_to_a_page_and_a_place_on_it(site):
+    pages = {file: Page(file) for file in site.rglob("*.html") if file.name != "404.html"}
+    assert len(pages) > 25
+    for file, page in pages.items():
+        for link in page.links:
+            address = urlsplit(link)
+            if address.scheme or address.netloc:
+                continue
+            target = (file.parent / unquote(address.path)).resolve() if address.path else file
+            assert target.is_file(), f"{file.relative_to(site)} links to {link}"
+            if target in pages:
+                assert unquote(address.fragment) in pages[target].anchors, f"{file.relative_to(site)} links to {link}"
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    for file in site.rglob("*.html"):
+        for address in Page(file).loads:
+            assert not urlsplit(address).netloc, f"{file.relative_to(site)} loads {address}"
+    for file in site.rglob("*.css"):
+        assert not re.search(r"@import|url\([\"']?(https?:)?//", file.read_text()), file
+
+
+def test_every_public_name_is_in_the_reference(site):
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    documented = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    for package in (agrlearn, agrlearn.information):
+        assert {f"{package.__name__}.{home}.{name}" for name, home in package._HOMES.items()} <= documented
+    short = {name.rsplit(".", 1)[1] for name in documented if name.startswith("agrlearn.theory.")}
+    assert set(agrlearn.theory.__all__) <= short
