@@ -10,6 +10,7 @@ So every λ gives the bound ⟨λ, p_X⟩ − log max Z, and what is left is a m
 lies in the convex hull of the laws p(·|x), since s ← Wq raises Z.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from agrlearn.theory.tables import Array
 
 _TOLERANCE = 3e-7
 _CELLS = 200_000
+_FEW = 200  # so few are halved again at once: the calls take longer than the numbers
 _ASCENT = 40
 
 
@@ -67,6 +69,8 @@ def bound_maximum(letters: Letters, plane: Array, beta: float, point: Array) -> 
         is_open = bounds > highest + _TOLERANCE
         done = max(done, bounds[~is_open].max(initial=-np.inf))
         simplices = _bisect(simplices[is_open])
+        while 0 < len(simplices) < _FEW:
+            simplices = _bisect(simplices)
     return Bound(max(done, highest), point, proved=True)
 
 
@@ -102,10 +106,15 @@ def _upper_bounds(letters: Letters, plane: Array, beta: float, simplices: Array,
     return np.minimum(tangent, corner)
 
 
+@functools.cache
+def _pairs(count: int) -> tuple[np.ndarray, ...]:
+    return np.triu_indices(count, 1)
+
+
 def _bisect(simplices: Array) -> Array:
     """Halve every simplex at its longest edge: (cells, corners, letters of Y) → twice as many."""
     corners = simplices.shape[1]
-    first, second = np.triu_indices(corners, 1)
+    first, second = _pairs(corners)
     if len(first) == 0:
         return simplices[:0]
     # Lengths in √s, the metric in which the bound's error is even up to the boundary.

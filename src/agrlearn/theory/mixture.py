@@ -126,11 +126,10 @@ def merge(letters: Letters, mixture: Mixture, beta: float) -> Mixture:
     """Make one of clusters that are equal to rounding, and leave out those of no weight, where G does not suffer."""
     kept = mixture.weights > _NOTHING
     mixture = Mixture(mixture.weights[kept] / mixture.weights[kept].sum(), mixture.decoders[kept])
-    value = likelihood(letters, mixture, beta)
     near = np.abs(mixture.decoders[:, None] - mixture.decoders[None]).max(axis=2) < 1e-5
     for t, u in np.argwhere(np.triu(near, 1)):
         candidate = joined(mixture, t, u)
-        if likelihood(letters, candidate, beta) >= value - 1e-15:
+        if likelihood(letters, candidate, beta) >= likelihood(letters, mixture, beta) - 1e-15:
             return merge(letters, candidate, beta)
     return mixture
 

@@ -20,23 +20,35 @@ from agrlearn.theory.tables import Array
 
 _NOTHING = 1e-12
 _ROUNDS = 40
+_CERTAIN = 1e-6
 
 
 def solve(letters: Letters, beta: float, start: Mixture | None = None) -> tuple[Mixture, Bound]:
     """The mixture of the largest G at β > 1, and the bound that certifies it.
 
-    Climbs from every letter by itself, and from `start` (the solution at a near β: annealing). Then, until nothing is
-    found: a cluster where Z curves upwards has passed its bifurcation and is split; a point where log Z > 0 contradicts
-    optimality and becomes a new cluster.
+    Climbs from `start` (the solution at a near β: annealing), or from every letter by itself where there is none or
+    where what it leads to cannot be certified. Then, until nothing is found: a cluster where Z curves upwards has
+    passed its bifurcation and is split; a point where log Z > 0 contradicts optimality and becomes a new cluster.
     """
-    labels = letters.p @ letters.laws
+    alone = Mixture(letters.p, letters.laws)
+    if start is None:
+        return _improved(letters, _started(letters, alone, beta), beta)
+    mixture, bound = _improved(letters, _started(letters, start, beta), beta)
+    if bound.proved and bound.upper < _CERTAIN:
+        return mixture, bound
+    other = _started(letters, alone, beta)
+    best = max(mixture, other, key=lambda each: likelihood(letters, each, beta))
+    return _improved(letters, best, beta)
+
+
+def _started(letters: Letters, start: Mixture, beta: float) -> Mixture:
     # A probability that starts at 0 would stay there, even where it belongs elsewhere.
-    starts = [
-        Mixture(each.weights, 0.999 * each.decoders + 0.001 * labels)
-        for each in (Mixture(letters.p, letters.laws), start)
-        if each is not None
-    ]
-    mixture = max((climb(letters, each, beta) for each in starts), key=lambda each: likelihood(letters, each, beta))
+    labels = letters.p @ letters.laws
+    return climb(letters, Mixture(start.weights, 0.999 * start.decoders + 0.001 * labels), beta)
+
+
+def _improved(letters: Letters, mixture: Mixture, beta: float) -> tuple[Mixture, Bound]:
+    """Split and grow until no counterexample is left."""
     for _ in range(_ROUNDS):
         mixture = _split(letters, mixture, beta)
         plane = tangent_plane(letters, mixture, beta)
@@ -136,6 +148,8 @@ def _grow(letters: Letters, mixture: Mixture, beta: float, points: Array) -> Mix
         candidate = _with_cluster(letters, grown, beta, point)
         if likelihood(letters, candidate, beta) > likelihood(letters, grown, beta):
             grown = candidate
+    if grown is mixture:
+        return None
     grown = climb(letters, grown, beta)
     return grown if likelihood(letters, grown, beta) > value + 1e-14 else None
 
