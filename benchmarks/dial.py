@@ -56,7 +56,7 @@ def measure() -> list[Point]:
     digits = open_source("digits")
     train, test = digits.labelled(digits.train), digits.labelled(digits.test)
     assert isinstance(test.objects, torch.Tensor)
-    many = test.objects.repeat(8, 1, 1, 1)
+    many = test.objects.repeat(4, 1, 1, 1)
     networks = {(_ORDINARY, 1): _train(1, times_the_batch=4)}
     for join, options in JOINS.items():
         networks |= {(join, fold): _train(fold, **options) for fold in (2, 4)}
@@ -127,12 +127,13 @@ def draw(points: list[Point]) -> None:
                     point.speed.middle, 100 * point.error, marks[point.protocol], color=colour, markersize=7,
                     label=f"fold {fold}, {point.protocol}",
                 )  # fmt: skip
-        panel.set(xscale="log", title=f"joined: {join}", xlabel="objects a second over fold 1")
+        panel.set(xscale="log", yscale="log", title=f"joined: {join}", xlabel="objects a second over fold 1")
         panel.set_xticks([0.5, 1, 2, 3], ["0.5", "1", "2", "3"], minor=False)
         panel.xaxis.set_minor_formatter("")
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("test error, %")
-    panels[0].set_ylim(bottom=0)
+    panels[0].set_yticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+    panels[0].yaxis.set_minor_formatter("")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
     PICTURE.parent.mkdir(exist_ok=True)

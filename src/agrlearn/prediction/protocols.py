@@ -108,10 +108,11 @@ class Batched:
             shared = _shared(network, objects, indices)
             count = len(indices)
             for draw in range(self.draws):
-                # The first draw takes the shuffled order as it is.
+                # The first draw takes the shuffled order as it is, without a copy where all groups are full.
                 arrangement = torch.randperm(count, generator=random) if draw else torch.arange(count)
                 filled = arrangement[torch.arange(-(-count // fold) * fold) % count]
-                probabilities = classify(group(take(shared, filled), fold)).flatten(0, 1)[:count]
+                arranged = take(shared, filled) if draw or len(filled) > count else shared
+                probabilities = classify(group(arranged, fold)).flatten(0, 1)[:count]
                 yield Answers(indices[arrangement], torch.arange(count) % fold, probabilities)
 
 

@@ -20,7 +20,7 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
 from agrlearn.networks.cost import count_parameters
 from agrlearn.ranks import any_rank, on_rank_zero, synchronized_batch_norm, told_of_lost_ranks, world_size
-from agrlearn.seeding import derive_seed, generator
+from agrlearn.seeding import derive_seed, generator, seed_torch
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.information_plane import check_trackable, measure_information
@@ -127,10 +127,10 @@ def _train(
             started = saved = looked = time.perf_counter()
             before = state.seconds
             sampler.set_epoch(state.epoch)
-            torch.manual_seed(derive_seed(recipe.seed, state.epoch, *own))
+            seed_torch(derive_seed(recipe.seed, state.epoch, *own), engine.device)
             for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
                 keys = (recipe.seed, state.epoch, state.step)
-                torch.manual_seed(derive_seed(*keys, *own))
+                seed_torch(derive_seed(*keys, *own), engine.device)
                 set_learning_rate(optimizer, recipe, state.epoch + state.step / steps)
                 if augment is not None:
                     objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
