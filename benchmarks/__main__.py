@@ -6,6 +6,7 @@ Without a name, all but the long one; a name's table replaces the one that the f
 import inspect
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -52,6 +53,10 @@ def main() -> None:
         chosen = {name: look_up(BENCHMARKS | LONG, name, "benchmark") for name in sys.argv[1:] or BENCHMARKS}
     except AgrLearnError as error:
         sys.exit(f"benchmarks: {error}")
+    if len(chosen) > 1:  # each in a process of its own, so that none leaves memory or threads to the next
+        for name in chosen:
+            subprocess.run([sys.executable, "-m", "benchmarks", name], check=True)
+        return
     for name, (title, benchmark) in chosen.items():
         print(f"\n## {title}\n", flush=True)
         start = time.perf_counter()

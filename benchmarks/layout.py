@@ -41,7 +41,8 @@ def _last(network: AggregatedClassifier) -> AggregatedClassifier:
 
 
 def _compiled(network: AggregatedClassifier) -> AggregatedClassifier:
-    network.encoder.compile()
+    torch._dynamo.reset()
+    network.encoder.forward = torch.compile(network.encoder.forward, dynamic=False)  # type: ignore[method-assign]
     return network
 
 

@@ -50,8 +50,8 @@ def matrix_product() -> Callable[[], object]:
 def fit_over_a_loop() -> list[str]:
     """An epoch of `fit` at fold 1 and α = 0 over a plain PyTorch loop; both reach the same weights. Aim: at most 1.03.
 
-    PreAct ResNet-18 of width 16 on 1,536 images of 32×32, at half their resolution. Beside it, the operations per second of that epoch (three
-    passes of multiply-adds) over those of a large matrix product in the same run.
+    PreAct ResNet-18 of width 16 on 1,536 images of 32×32, at half their resolution. Beside it, the operations per
+    second of that epoch (three passes of multiply-adds) over those of a large matrix product in the same run.
     """
     data = images(COUNT)
     ours = build_network(

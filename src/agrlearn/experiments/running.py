@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from agrlearn.data.augmentation import crop_and_flip
 from agrlearn.data.catalogue import open_source
@@ -114,10 +114,23 @@ def open_parts(cell: Cell, seed: int, data_dir: Path | None = None) -> Parts:
 
 def make_network(cell: Cell, seed: int, parts: Parts) -> AggregatedClassifier:
     vocabulary = {"vocabulary": parts.vocabulary} if parts.vocabulary else {}
-    return build_network(
+    network = build_network(
         cell.network, object_shape=parts.object_shape, num_classes=parts.train.num_classes, fold=cell.fold, seed=seed,
         objects=None if vocabulary else first_tensor(parts.train.objects), **vocabulary, **cell.options,
     )  # fmt: skip
+    return _in_fast_layout(network)
+
+
+def _in_fast_layout(network: AggregatedClassifier) -> AggregatedClassifier:
+    """The same network with channels last in memory: narrow ResNets are a quarter to a third faster on a CPU.
+
+    Values change by rounding only. Left as it is where torch 2.13 crashes: in the backward pass of a 1×1 convolution
+    of stride 2 that reads 8 channels of large images.
+    """
+    convolutions = [module for module in network.modules() if isinstance(module, nn.Conv2d)]
+    if any(layer.kernel_size == (1, 1) and layer.stride == (2, 2) and layer.in_channels < 16 for layer in convolutions):
+        return network
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def protocols_of(cell: Cell, parts: Parts) -> dict[str, PredictionProtocol]:
