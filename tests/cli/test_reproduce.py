@@ -30,6 +30,10 @@ def test_a_table_is_run_once_and_then_only_shown(tmp_path, capsys):
     assert "to do" not in told
     assert "figure3-smoke.md" in told
 
+    call(tmp_path, *chosen, "--only-write")
+    assert "to do" not in capsys.readouterr().out
+    assert "Not run: fold 1, objects as fold 4." in (tmp_path / "results" / "figure3-smoke.md").read_text()
+
 
 def test_data_that_cannot_be_had_are_left_out_with_the_reason(tmp_path, capsys, monkeypatch):
     def refuse(name, **options):

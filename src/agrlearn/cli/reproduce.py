@@ -32,6 +32,7 @@ def reproduce(
     runs: Path = Path("runs/reproduce"),
     data_dir: Path | None = None,
     yes: Annotated[bool, Parameter(negative=())] = False,
+    only_write: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Run an experiment of the paper with its controls, and write its table with the published numbers beside ours.
 
@@ -56,6 +57,8 @@ def reproduce(
         The folder with the data sets as they are published; by default that of AGRLEARN_DATA, or ~/.cache/agrlearn.
     yes
         Do not ask before a run at paper scale.
+    only_write
+        Run nothing: write the tables from the cells that are done.
     """
     from rich.console import Console
 
@@ -67,7 +70,8 @@ def reproduce(
     console = Console(markup=False)
     rows = engine.choose_rows([table], scale, cells or [])
     done = results / engine.CELLS_FOLDER
-    tasks = engine.pending([row for found in rows.values() for row in found], seeds, done)
+    everything = [row for found in rows.values() for row in found]
+    tasks = [] if only_write else engine.pending(everything, seeds, done)
     for dataset, reason in engine.missing_data(tasks, data_dir).items():
         console.print(f"Left out, for want of {dataset}: {reason}", soft_wrap=True)
         tasks = [task for task in tasks if task.cell.dataset != dataset]
