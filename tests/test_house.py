@@ -5,15 +5,16 @@ import doctest
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import agrlearn
 import agrlearn.information
 
-ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "agrlearn"
+SOURCE = Path(agrlearn.__file__).parent
 
 ORDER = [
     "errors", "theory", "seeding", "files", "ranks", "grouping", "data", "information", "networks", "prediction",
@@ -76,16 +77,49 @@ def test_the_names_that_type_checkers_see_are_the_public_ones(package):
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/information.md"])
-def test_the_python_of_the_documents_runs(document, tmp_path, monkeypatch):
+def test_the_python_of_the_documents_runs(document, checkout, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (checkout / document).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
         exec(compile(block, document, "exec"), {})
 
 
-def test_the_theory_page_prints_what_it_says():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "theory.md").read_text(), re.DOTALL)
+def test_the_theory_page_prints_what_it_says(checkout):
+    blocks = re.findall(r"```python\n(.*?)```", (checkout / "docs" / "theory.md").read_text(), re.DOTALL)
     page = doctest.DocTestParser().get_doctest("".join(blocks), {}, "docs/theory.md", None, None)
     assert len(page.examples) > 30
     assert doctest.DocTestRunner().run(page).failed == 0
+
+
+def test_the_citation_is_of_this_version_and_names_the_papers_authors(checkout):
+    citation = yaml.safe_load((checkout / "CITATION.cff").read_text())
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)  # what the format requires
+    assert citation["title"] == project["name"]
+    assert citation["license"] == project["license"]
+    assert str(citation["version"]) == project["version"] == agrlearn.__version__
+    paper = citation["preferred-citation"]
+    assert {"type", "title", "authors"} <= set(paper)
+    readme = " ".join((checkout / "README.md").read_text().split())
+    names = [author["family-names"] for author in paper["authors"]]
+    assert f"{', '.join(names[:-1])} and {names[-1]}: *{paper['title']}*, AAAI {paper['year']}" in readme
+
+
+def test_the_issue_templates_have_what_a_list_of_them_shows(checkout):
+    templates = list((checkout / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
+    assert {template.stem for template in templates} == {"bug", "result", "feature"}
+    for template in templates:
+        _, head, body = template.read_text().split("---\n", 2)
+        assert set(yaml.safe_load(head)) == {"name", "about"}
+        assert "**" in body
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "RELEASING.md", "CODE_OF_CONDUCT.md"])
+def test_commands_and_links_of_the_project_files_exist(document, checkout):
+    text = (checkout / document).read_text()
+    for link in re.findall(r"\]\((?!https)([^)]+)\)", text):
+        assert (checkout / link).exists(), link
+    commands = re.findall(r"^    (\w+)\)", (checkout / "run").read_text(), re.MULTILINE)
+    assert {"demo", "test", "lint", "package", "bench"} <= set(commands)
+    assert set(re.findall(r"\./run (\w+)", text)) <= set(commands)
