@@ -35,6 +35,15 @@ def _no_test_uses_the_network_or_the_users_data(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("AGRLEARN_DATA", str(tmp_path_factory.getbasetemp() / "no-data"))
 
 
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The project's own files; tests about them are left out where only the package is installed."""
+    root = Path(__file__).parents[1]
+    if not (root / "run").is_file():
+        pytest.skip("this is about the files of the project, which are not here")
+    return root
+
+
 @pytest.fixture
 def published_data() -> Path:
     """The folder of published data sets that whoever runs the tests has; tests that need it are left out elsewhere."""

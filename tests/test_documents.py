@@ -29,6 +29,8 @@ from agrlearn.information import BOUNDS
 from tests.networks import foreign
 
 ROOT = Path(__file__).parents[1]
+if not (ROOT / "run").is_file():
+    pytest.skip("this is about the files of the project, which are not here", allow_module_level=True)
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = re.findall(r"^    (\w+)\)", (ROOT / "run").read_text(), re.MULTILINE)
 

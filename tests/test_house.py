@@ -1,17 +1,19 @@
 """How the code is laid out: imports run downward, importing is cheap, and public names are there."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import agrlearn
 import agrlearn.information
 
-ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "agrlearn"
+SOURCE = Path(agrlearn.__file__).parent
 
 ORDER = [
     "errors", "theory", "seeding", "files", "ranks", "grouping", "data", "information", "networks", "prediction",
@@ -71,3 +73,36 @@ def test_the_names_that_type_checkers_see_are_the_public_ones(package):
     seen = {alias.name: node.module for node in block.body for alias in node.names}
     assert {name: f"{package.__name__}.{home}" for name, home in package._HOMES.items()} == seen
     assert all(getattr(package, name) is not None for name in package.__all__)
+
+
+def test_the_citation_is_of_this_version_and_names_the_papers_authors(checkout):
+    citation = yaml.safe_load((checkout / "CITATION.cff").read_text())
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)  # what the format requires
+    assert citation["title"] == project["name"]
+    assert citation["license"] == project["license"]
+    assert str(citation["version"]) == project["version"] == agrlearn.__version__
+    paper = citation["preferred-citation"]
+    assert {"type", "title", "authors"} <= set(paper)
+    readme = " ".join((checkout / "README.md").read_text().split())
+    names = [author["family-names"] for author in paper["authors"]]
+    assert f"{', '.join(names[:-1])} and {names[-1]}: *{paper['title']}*, AAAI {paper['year']}" in readme
+
+
+def test_the_issue_templates_have_what_a_list_of_them_shows(checkout):
+    templates = list((checkout / ".github" / "ISSUE_TEMPLATE").glob("*.md"))
+    assert {template.stem for template in templates} == {"bug", "result", "feature"}
+    for template in templates:
+        _, head, body = template.read_text().split("---\n", 2)
+        assert set(yaml.safe_load(head)) == {"name", "about"}
+        assert "**" in body
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "RELEASING.md", "CODE_OF_CONDUCT.md"])
+def test_commands_and_links_of_the_project_files_exist(document, checkout):
+    text = (checkout / document).read_text()
+    for link in re.findall(r"\]\((?!https)([^)]+)\)", text):
+        assert (checkout / link).exists(), link
+    commands = re.findall(r"^    (\w+)\)", (checkout / "run").read_text(), re.MULTILINE)
+    assert {"demo", "test", "lint", "package", "bench"} <= set(commands)
+    assert set(re.findall(r"\./run (\w+)", text)) <= set(commands)

@@ -265,6 +265,23 @@ def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
     assert [row["error"] for row in again] == [row["error"] for row in rows]
 
 
+def test_the_demo_does_not_let_threads_of_a_small_network_wait_for_each_other(tmp_path, monkeypatch):
+    threads = []
+
+    def no_demo(*_, **__):
+        threads.append(torch.get_num_threads())
+        raise OSError("that is enough")
+
+    monkeypatch.setattr("agrlearn.experiments.demo.run_demo", no_demo)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert call("demo", "--run-dir", tmp_path) == 2
+        assert (threads, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.slow
 def test_kills_at_any_moment_of_a_runs_life_change_nothing(table, tmp_path):
     begun = time.perf_counter()

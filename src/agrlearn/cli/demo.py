@@ -42,10 +42,12 @@ def demo(
 
     from agrlearn.errors import RecipeError
     from agrlearn.experiments.demo import HEADER, as_cells, run_demo
+    from agrlearn.experiments.engines import one_thread
 
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs per network and at least 1, got {seeds}")
-    rows = run_demo(run_dir, seeds=seeds, epochs=epochs, fresh=fresh)
+    with one_thread():
+        rows = run_demo(run_dir, seeds=seeds, epochs=epochs, fresh=fresh)
     table = Table(title=f"digits: 898 to train on, 899 to test on; mean ± standard error of {seeds} seeds")
     for position, name in enumerate(HEADER):
         table.add_column(name, justify="left" if position < 2 else "right")
@@ -60,7 +62,8 @@ def demo(
     console.print(table) if console.is_terminal else Console(width=200, markup=False).print(table)
     console.print(f"The runs, table.md and results.json are in {run_dir}", soft_wrap=True)
     if report:
-        end_with_report(run_dir / REPORT_FILE, lambda: _report(run_dir, seeds, epochs))
+        with one_thread():
+            end_with_report(run_dir / REPORT_FILE, lambda: _report(run_dir, seeds, epochs))
 
 
 def _report(run_dir: Path, seeds: int, epochs: int) -> "Report":

@@ -100,19 +100,16 @@ def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: 
     import torch
     from rich.progress import track
 
+    from agrlearn.experiments.engines import one_thread
     from agrlearn.experiments.reproduce import estimate_seconds
 
     cells = {task.cell.key(): task.cell for task in tasks}
     runs = Counter(task.cell.key() for task in tasks)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         seconds = sum(
             runs[key] * estimate_seconds(cell, data_dir)
             for key, cell in track(cells.items(), "timing a few steps", console=console, transient=True)
         )
-    finally:
-        torch.set_num_threads(threads)
     unit, value = ("days", seconds / _DAY) if seconds > 2 * _DAY else ("hours", seconds / _HOUR)
     kind = "GPU" if torch.cuda.is_available() else "core"
     console.print(

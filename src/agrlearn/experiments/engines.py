@@ -9,7 +9,8 @@ import multiprocessing
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -90,6 +91,17 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
     # Adam's averages of words that no batch holds fade into denormal numbers, with which processors are slow.
     torch.set_flush_denormal(True)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For small networks: a second thread gains them little, and on busy cores the two wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @dataclass(eq=False)
