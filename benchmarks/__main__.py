@@ -70,15 +70,16 @@ def write_section(title: str, text: str) -> None:
     """Put a table into the file, in place of the one with the same title."""
     before = RESULTS.read_text() if RESULTS.exists() else ""
     parts = re.split(r"^## (.+)\n", before, flags=re.MULTILINE)
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True)) | {title: f"\n{text}\n\n"}
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True)) | {title: text}
     known = [name for name, _ in BENCHMARKS.values()]
     head = (
         "# Speed, as ratios\n\n"
         "Made by `./run bench`. One thread, float32; the things compared take turns, every ratio is the median over\n"
-        "rounds with its quartiles beside it, and every benchmark fails if what it compares is not equal in value.\n"
+        "rounds with its quartiles beside it. Where two ways to do one thing are compared, they give equal values,\n"
+        "or the benchmark fails.\n"
         f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}, a shared machine.\n\n"
     )
-    body = "".join(f"## {name}\n{sections[name]}" for name in known if name in sections)
+    body = "".join(f"## {name}\n\n{sections[name].strip()}\n\n" for name in known if name in sections)
     RESULTS.parent.mkdir(exist_ok=True)
     write_atomically(RESULTS, (head + body).rstrip() + "\n")
 
