@@ -60,7 +60,7 @@ def bottleneck_curves() -> list[str]:
     """21 values of β of an 8×3 table, ours with a proof of 1e-6 at each. Aim: 10 times faster than each at 1e-6.
 
     *excess*: how far the worst of their points lies above ours, in nats. For embo, the first setting of a ladder that
-    comes within 1e-6, or the last; dit by its default method (its Blahut-Arimoto took 49 s for a single β).
+    comes within 1e-6, or the last; dit by its default method.
     """
     p_xy = table()
     best, seconds = _timed(lambda: ours(p_xy), repeats=5)

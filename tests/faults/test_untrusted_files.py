@@ -230,7 +230,7 @@ ARCHIVES = {
     "half a million members": lambda: gzip.compress(member("nothing").tobuf() * 500_000, 1),
     "../, absolute paths and links": lambda: gzip.compress(
         tar_of(
-            (member("../../outside"), b""), (member("/tmp/absolute"), b""),
+            (member("../../outside"), b""), (member("/absolute"), b""),
             (member("rt-polarity.neg", type=tarfile.SYMTYPE, linkname="/etc/passwd"), b""),
             (member("rt-polarity.pos", type=tarfile.LNKTYPE, linkname="../../etc/passwd"), b""),
         )
