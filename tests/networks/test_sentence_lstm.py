@@ -33,6 +33,20 @@ def test_it_tells_the_slots_apart():
     assert not torch.allclose(network.bottleneck(groups), network.bottleneck(groups.flip(1)))
 
 
+@pytest.mark.parametrize("sentences", [1, 24, 25, 70])
+def test_in_bands_of_like_length_it_gives_the_states_and_gradients_that_it_gives_over_the_padding(sentences):
+    layers = make(1).encoder
+    lengths = torch.randint(0, 8, (sentences, 1), generator=torch.Generator().manual_seed(sentences))
+    tokens = torch.randint(1, END, (sentences, 7)) * (torch.arange(7) < lengths)
+
+    def there_and_back(way):
+        states = way(tokens)
+        return [states, *torch.autograd.grad(states.square().sum(), list(layers.parameters()))]
+
+    for found, expected in zip(there_and_back(layers.in_bands), there_and_back(layers.over_padding), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_its_parameters_are_those_of_an_embedding_an_lstm_and_a_softmax_layer():
     network = build_network("sentence-lstm", object_shape=(56,), num_classes=2, vocabulary=18_767)
     lstm = 4 * 128 * (300 + 128 + 2)

@@ -6,11 +6,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.joins import is_slot_blind, pool_globally
+from agrlearn.networks.tokens import may_follow_words
 
 _FILTER_WIDTHS = (3, 4, 5)
 _PADDING = 4  # zeros before and after each sentence, one less than the widest filter
@@ -68,11 +68,7 @@ class MaxOverTime(nn.Module):
         self.filters = nn.ModuleList(nn.Conv1d(embedding, maps, width) for width in _FILTER_WIDTHS)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        # Where the work depends on the words, it can neither be exported nor be counted per sentence.
-        watched = torch.compiler.is_exporting() or _get_current_dispatch_mode() is not None
-        if tokens.device.type == "cpu" and not watched:
-            return self.by_unique_words(tokens)
-        return self.by_convolution(tokens)
+        return self.by_unique_words(tokens) if may_follow_words(tokens) else self.by_convolution(tokens)
 
     def by_convolution(self, tokens: Tensor) -> Tensor:
         """Kim's definition: convolve every position of the padded sentences."""

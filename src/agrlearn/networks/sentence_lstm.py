@@ -6,7 +6,9 @@ from torch import Tensor, nn
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.joins import PADDING
-from agrlearn.networks.tokens import TandemJoin
+from agrlearn.networks.tokens import TandemJoin, may_follow_words
+
+_BAND = 24  # sentences of about the same length that are read together; fewer make the matrices too narrow
 
 
 def sentence_lstm(
@@ -55,7 +57,22 @@ class FinalState(nn.Module):
         self.lstm = nn.LSTM(embedding, hidden, batch_first=True)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        lengths = (tokens != PADDING).sum(dim=1).clamp(min=1)
+        return self.in_bands(tokens) if may_follow_words(tokens) else self.over_padding(tokens)
+
+    def over_padding(self, tokens: Tensor) -> Tensor:
+        """Read all sentences to the end of the longest, and take each one's state at its own end."""
+        lengths = _lengths(tokens)
         # Packing is slower than reading on over the padding, since it leaves oneDNN's kernels.
         states, _ = self.lstm(self.embed(tokens))
         return states[torch.arange(len(tokens), device=tokens.device), lengths - 1]
+
+    def in_bands(self, tokens: Tensor) -> Tensor:
+        """The same states up to twice as fast: sentences are sorted by length, so that few read over padding."""
+        lengths = _lengths(tokens)
+        order = lengths.argsort()
+        states = [self.over_padding(tokens[some, : int(lengths[some[-1]])]) for some in order.split(_BAND)]
+        return torch.cat(states)[order.argsort()]
+
+
+def _lengths(tokens: Tensor) -> Tensor:
+    return (tokens != PADDING).sum(dim=1).clamp(min=1)

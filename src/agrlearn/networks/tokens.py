@@ -2,9 +2,19 @@
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from agrlearn.grouping import Objects
 from agrlearn.networks.joins import PADDING, tandem
+
+
+def may_follow_words(tokens: Tensor) -> bool:
+    """Whether a layer may do work that depends on which words it reads: only a CPU gains by it.
+
+    Such work can neither be exported nor be counted per sentence.
+    """
+    watched = torch.compiler.is_exporting() or _get_current_dispatch_mode() is not None
+    return tokens.device.type == "cpu" and not watched
 
 
 class TandemJoin(nn.Module):
