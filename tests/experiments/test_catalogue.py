@@ -95,6 +95,13 @@ def test_tables_that_share_a_setting_share_its_runs():
     )
 
 
+def test_networks_trained_to_convergence_take_more_steps_the_more_images_they_see():
+    rows = rows_of("data-efficiency", SMALL)
+    cells = [row.cell for (_, label), row in rows.items() if label == "fold 2"]
+    steps = {cell.share: cell.recipe.epochs * cell.share * 50_000 / cell.recipe.batch_size for cell in cells}
+    assert steps == pytest.approx({0.025: 3000, 0.1: 6000, 0.2: 8485, 0.5: 13416, 1.0: 18974}, rel=0.02)
+
+
 def test_every_committed_result_belongs_to_an_experiment(checkout):
     keys = {
         row.cell.key()
