@@ -155,7 +155,6 @@ def _write(
     console: "Console", rows: "dict[str, list[Row]]", scale: str, seeds: int, results: Path, *, command: str
 ) -> None:
     from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES
-    from agrlearn.experiments.curves import draw_curves
     from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
     from agrlearn.experiments.tabulate import collect, write_tables
     from agrlearn.report.collect import report_of_experiment
@@ -170,8 +169,8 @@ def _write(
         done = collect(every, seeds, cells)
         make_report = functools.partial(report_of_experiment, experiment, SCALES[scale], every, done, this)
         end_with_report(results / f"{name}-{scale}.html", make_report)
-        found = {label: mine for (_, label), mine in done.items() if mine}
-        if experiment.draws_curves and found:
+        found = {key: mine for key, mine in done.items() if mine}
+        if experiment.picture is not None and found:
             file = results / f"{name}-{scale}.png"
-            draw_curves(found, file, title=f"{experiment.title} ({scale} scale)")
+            experiment.picture(found, file, f"{experiment.title} ({scale} scale)")
             console.print(f"and its picture: {file}", soft_wrap=True)

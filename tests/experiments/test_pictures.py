@@ -1,0 +1,33 @@
+"""Pictures of results."""
+
+import pytest
+
+from agrlearn.experiments.cells import CellResult, Point, ProtocolScores
+from agrlearn.experiments.pictures import draw_shares, errors_by_share
+
+
+def result(error, **cell):
+    scores = {"Replicated": ProtocolScores(error, 0.5, 0.1, 0.2, 0.0)}
+    curve = (Point(1, 100, 1.0, 0.5, error, 0.5, None),)
+    return CellResult(cell, 0, (error,), scores, curve, 10, 20.0, 30, 40, 50.0, {"torch": "2"}, "cpu")
+
+
+RESULTS = {
+    ("100%", "fold 1"): [result(0.1), result(0.2)],
+    ("2.5%", "fold 1"): [result(0.5, share=0.025)],
+    ("2.5%", "fold 4, joined after block 4"): [result(0.4, share=0.025, fold=4)],
+    ("2.5%", "fold 1, last layer as fold 4"): [result(0.3, share=0.025)],
+}
+
+
+def test_errors_are_ordered_by_the_share_of_the_images_whatever_the_order_of_the_table():
+    lines = errors_by_share(RESULTS)
+    assert set(lines) == {"fold 1", "fold 4, joined after block 4"}
+    assert list(lines["fold 1"]) == [2.5, 100]
+    assert lines["fold 1"][100].value == pytest.approx(15)
+    assert lines["fold 1"][100].standard_error == pytest.approx(5)
+
+
+def test_shares_are_drawn_with_one_seed_and_with_several(tmp_path):
+    draw_shares(RESULTS, tmp_path / "new" / "shares.png", "Little data")
+    assert (tmp_path / "new" / "shares.png").stat().st_size > 10_000
