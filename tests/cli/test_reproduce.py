@@ -60,12 +60,34 @@ def test_a_failed_run_is_told_and_the_others_go_on(tmp_path):
     assert len(list((tmp_path / "cells").iterdir())) == 1
 
 
+def test_a_cell_that_another_command_has_finished_meanwhile_is_not_run_again(tmp_path):
+    cell = Cell(dataset="digits", network="small-cnn", share=0.1, recipe=Recipe(epochs=1))
+    outcomes = []
+    for _ in range(2):
+        reproduce.run_tasks(
+            [reproduce.Task("twice", cell, 0)], tmp_path / "cells", tmp_path / "runs", Resources(),
+            on_done=lambda task, outcome: outcomes.append(outcome),
+        )  # fmt: skip
+    assert [outcome.seed for outcome in outcomes] == [0, 0]
+    assert outcomes[0].seconds == pytest.approx(outcomes[1].seconds, rel=1e-6)
+
+
+def test_a_table_has_all_seeds_that_are_done_however_few_are_asked_for(tmp_path):
+    chosen = ("table6", "--scale", "smoke", "--cells", "Movie Review, CNN: fold 1")
+    call(tmp_path, *chosen, "--seeds", "2")
+    two = (tmp_path / "results" / "table6-smoke.md").read_text()
+    call(tmp_path, *chosen, "--seeds", "1", "--only-write")
+    assert (tmp_path / "results" / "table6-smoke.md").read_text() == two
+    assert "--seeds 2" in two
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("table9",), "table9"),
         (("table1", "--cells", "fold 3"), "no cell matches fold 3"),
         (("table1", "--seeds", "0"), "at least 1"),
+        (("table1", "--workers", "0"), "at least 1"),
         (("table1", "--scale", "huge"), "huge"),
     ],
 )
@@ -80,7 +102,7 @@ def test_paper_scale_asks_before_it_starts(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(reproduce, "missing_data", lambda tasks, data_dir: {})
     monkeypatch.setattr(reproduce, "estimate_seconds", lambda cell, data_dir: 9 * 86400.0)
     monkeypatch.setattr("builtins.input", lambda question: "n")
-    call(tmp_path, "table1", "--scale", "paper", "--seeds", "7", "--cells", "CIFAR-10: fold 1")
+    call(tmp_path, "table1", "--scale", "paper", "--cells", "CIFAR-10: fold 1")
     assert "7 runs to do: about 63 core-days" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
 

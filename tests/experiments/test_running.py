@@ -8,7 +8,7 @@ import torch
 from agrlearn.errors import RunError
 from agrlearn.experiments.catalogue import EXPERIMENTS, SMOKE
 from agrlearn.experiments.cells import Cell, read_result, result_file
-from agrlearn.experiments.running import open_parts, run_cell
+from agrlearn.experiments.running import DIGITS_AS_WORDS, open_parts, run_cell
 from agrlearn.training.recipe import Recipe
 
 QUICK = Cell(dataset="digits", network="small-cnn", options={"width": 4}, share=0.2, recipe=Recipe(epochs=2), final=2)
@@ -68,11 +68,28 @@ def test_an_early_stopped_run_is_measured_on_the_test_part_with_its_best_weights
     assert len(result.curve) == 3
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"format": "another"}', '{"format": "agrlearn-cell-1"}'])
+@pytest.mark.parametrize("content", ["", "[]", "1", '{"format": "another"}', '{"format": "agrlearn-cell-1"}'])
 def test_a_foreign_result_is_refused_with_a_sentence(tmp_path, content):
     result_file(tmp_path, QUICK, 0).write_text(content)
     with pytest.raises(RunError, match="remove it"):
         read_result(tmp_path, QUICK, 0)
+
+
+@pytest.mark.parametrize("network", ["sentence-cnn", "sentence-lstm"])
+def test_multiply_adds_are_those_of_a_sentence_of_the_greatest_length_whatever_the_seed(network, tmp_path, monkeypatch):
+    def with_padding(cell, seed, data_dir=None):
+        parts = open_parts(cell, seed, data_dir)
+        parts.test.objects[:, 1 + seed :] = 0
+        return parts
+
+    cell = Cell(
+        dataset=DIGITS_AS_WORDS, network=network, share=0.1, options={"embedding": 4}, recipe=Recipe(epochs=1)
+    )  # fmt: skip
+    monkeypatch.setattr("agrlearn.experiments.running.open_parts", with_padding)
+    counts = {run_cell(cell, seed, tmp_path).multiply_adds for seed in (0, 1)}
+    assert len(counts) == 1
+    if network == "sentence-lstm":
+        assert counts == {64 * 4 * 128 * (4 + 128) + 128 * 10}
 
 
 def test_words_made_of_digits_stand_in_for_sentences():

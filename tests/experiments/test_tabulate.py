@@ -35,18 +35,23 @@ def cells(tmp_path):
     store(folder, ONE, 1, [0.40, 0.10, 0.40])
     store(folder, TWO, 0, [0.10, 0.10, 0.10])
     store(folder, TWO, 1, [0.20, 0.25, 0.30])
-    store(folder, TWO, 2, [0.60, 0.60, 0.60])
     return folder
 
 
+@pytest.fixture
+def cells_of_three_seeds(cells):
+    store(cells, TWO, 2, [0.60, 0.60, 0.60])
+    return cells
+
+
 def test_both_readings_of_the_papers_sentence(cells):
-    first, _ = summarize(ERRORS, ROWS, collect(ROWS, 2, cells))
+    first, _ = summarize(ERRORS, ROWS, collect(ROWS, cells))
     assert first.ours.value == pytest.approx(30)  # the medians 20 and 40, averaged
     assert first.averaged_first == pytest.approx(25)  # the averages 25, 20 and 30: their median
 
 
-def test_differences_are_paired_by_seed(cells):
-    first, second = summarize(ERRORS, ROWS, collect(ROWS, 3, cells))
+def test_differences_are_paired_by_seed(cells_of_three_seeds):
+    first, second = summarize(ERRORS, ROWS, collect(ROWS, cells_of_three_seeds))
     assert math.isnan(first.difference.value)
     assert second.seeds == (0, 1, 2)
     assert second.difference.value == pytest.approx((-10 - 15) / 2)
@@ -54,13 +59,14 @@ def test_differences_are_paired_by_seed(cells):
 
 
 def test_accuracies_are_one_hundred_less_errors(cells):
-    _, second = summarize(ACCURACIES, ROWS, collect(ROWS, 2, cells))
+    _, second = summarize(ACCURACIES, ROWS, collect(ROWS, cells))
     assert second.ours.value == pytest.approx(100 - 17.5)
     assert second.difference.value == pytest.approx(12.5)
 
 
-def test_a_table_says_its_scale_its_command_and_what_was_not_run(cells, tmp_path):
-    write_tables("errors", ERRORS, SMALL, ROWS, 3, tmp_path, cells, "agrlearn reproduce errors")
+def test_a_table_says_its_scale_its_command_and_what_was_not_run(cells_of_three_seeds, tmp_path):
+    cells = cells_of_three_seeds
+    write_tables("errors", ERRORS, SMALL, ROWS, collect(ROWS, cells), tmp_path, "agrlearn reproduce errors")
     text = (tmp_path / "errors-small.md").read_text()
     assert SMALL.images in text
     assert "`agrlearn reproduce errors`" in text
@@ -68,7 +74,9 @@ def test_a_table_says_its_scale_its_command_and_what_was_not_run(cells, tmp_path
     assert "| fold 2 | 4 | 31.67 ± 14.81 |" in text
     assert "−12.50 ± 2.50" in text
     table = list(csv.DictReader((tmp_path / "errors-small.csv").open()))
-    assert [line["setting"] for line in table] == ["fold 1", "fold 2"]
+    assert [line["label"] for line in table] == ["fold 1", "fold 2"]
+    assert [float(line["ours_standard_error"]) for line in table] == pytest.approx([10, 14.81], abs=0.01)
+    assert [line["difference"] for line in table] == ["", "-12.5"]
     told = json.loads((tmp_path / "errors-small.json").read_text())
     assert told["rows"][0]["difference"]["value"] is None
     assert told["protocols"][1]["protocol"] == "Batched, 1 draw"

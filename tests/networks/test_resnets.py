@@ -53,6 +53,13 @@ def test_wide_resnet_22_10_has_the_layers_of_its_paper():
     assert round(count_parameters(make("wide-resnet", depth=28)) / 1e6, 1) == 36.5
 
 
+def test_wide_resnets_start_with_the_weights_of_their_authors_code():
+    network = make("wide-resnet", width=4)
+    layer = network.encoder[-4].conv1
+    assert float(layer.weight.detach().std()) == pytest.approx((2 / (9 * layer.out_channels)) ** 0.5, rel=0.02)
+    assert network.head.bias.abs().max() == 0
+
+
 def test_the_channel_join_costs_little_more_than_one_image():
     one = count_multiply_adds(make("preact-resnet").eval(), torch.zeros(1, 1, *CIFAR))
     ratios = [count_multiply_adds(make("preact-resnet", fold), torch.zeros(1, fold, *CIFAR)) / one for fold in (2, 4)]

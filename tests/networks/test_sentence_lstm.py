@@ -58,6 +58,11 @@ def test_its_multiply_adds_are_those_of_its_matrices_at_every_word():
     assert count_multiply_adds(network, torch.ones(1, 1, 7, dtype=torch.int64)) == 7 * 4 * 6 * (8 + 6) + 6 * 2
 
 
+def test_it_forgets_nothing_at_first_as_in_tensorflow():
+    lstm = make(1).encoder.lstm
+    assert (lstm.bias_ih_l0 + lstm.bias_hh_l0).tolist() == [0] * 6 + [1] * 6 + [0] * 12
+
+
 def test_it_needs_a_vocabulary():
     with pytest.raises(RecipeError, match="vocabulary"):
         make(2, vocabulary=0)

@@ -13,7 +13,7 @@ from agrlearn.cli.runs import ResourceOptions, WholeNumber
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agrlearn.experiments.catalogue import Row
+    from agrlearn.experiments.engines import Resources
     from agrlearn.experiments.reproduce import Task
 
 _DEFAULTS = ResourceOptions()
@@ -25,7 +25,7 @@ def reproduce(
     /,
     *,
     scale: Literal["smoke", "small", "paper"] = "small",
-    seeds: WholeNumber = 3,
+    seeds: WholeNumber | None = None,
     cells: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
     resources: Annotated[ResourceOptions, Parameter(name="*")] = _DEFAULTS,
     results: Path = Path("results"),
@@ -46,7 +46,7 @@ def reproduce(
         paper is the published protocol and takes core-months; small shrinks it and says so beside every number; smoke
         only shows that everything runs.
     seeds
-        Runs of each cell.
+        Runs of each cell: 7 at paper scale, as published, and 3 otherwise. A table has all that are done.
     cells
         Only rows whose name fits one of these patterns, such as "fold 2*" or "*CNN: *".
     results
@@ -65,8 +65,10 @@ def reproduce(
     from agrlearn.errors import RecipeError
     from agrlearn.experiments import reproduce as engine
 
+    seeds = (7 if scale == "paper" else 3) if seeds is None else seeds
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs of each cell and at least 1, got {seeds}")
+    given = resources.resources()
     console = Console(markup=False)
     rows = engine.choose_rows([table], scale, cells or [])
     done = results / engine.CELLS_FOLDER
@@ -76,13 +78,13 @@ def reproduce(
         console.print(f"Left out, for want of {dataset}: {reason}", soft_wrap=True)
         tasks = [task for task in tasks if task.cell.dataset != dataset]
     if tasks:
-        _tell_cost(console, tasks, resources.workers, data_dir)
+        _tell_cost(console, tasks, given.workers, data_dir)
         if scale == "paper" and not yes and not _agreed():
             return
-        failures = _run(console, tasks, done, runs, resources, data_dir)
+        failures = _run(console, tasks, done, runs, given, data_dir)
     else:
         failures = 0
-    _write(console, rows, scale, seeds, results, command=f"agrlearn reproduce {table} --scale {scale} --seeds {seeds}")
+    _write(console, list(rows), scale, seeds, results)
     if failures:
         raise RecipeError(f"{failures} of {len(tasks)} runs failed, as told above; the same command tries them again")
 
@@ -120,7 +122,7 @@ def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: 
 
 
 def _run(
-    console: "Console", tasks: "list[Task]", done: Path, runs: Path, resources: ResourceOptions, data_dir: Path | None
+    console: "Console", tasks: "list[Task]", done: Path, runs: Path, resources: "Resources", data_dir: Path | None
 ) -> int:  # fmt: skip
     """Run the tasks with a bar; returns how many failed."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -144,32 +146,30 @@ def _run(
             bar.console.print(f"{task.label}: {told}", soft_wrap=True)
 
         try:
-            run_tasks(tasks, done, runs, resources.resources(), data_dir=data_dir, on_done=on_done)
+            run_tasks(tasks, done, runs, resources, data_dir=data_dir, on_done=on_done)
         except KeyboardInterrupt:
             console.print("Stopped. The same command goes on from here.")
             raise SystemExit(130) from None
     return failures
 
 
-def _write(
-    console: "Console", rows: "dict[str, list[Row]]", scale: str, seeds: int, results: Path, *, command: str
-) -> None:
+def _write(console: "Console", names: list[str], scale: str, seeds: int, results: Path) -> None:
+    """The tables called `names`, with all of their rows and seeds that are done, not only those asked for now."""
     from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES
     from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
     from agrlearn.experiments.tabulate import collect, write_tables
     from agrlearn.report.collect import report_of_experiment
 
-    for name in rows:
-        # All rows of the table, not only those that were asked for now: what is done stays in it.
-        every = choose_rows([name], scale)[name]
-        experiment, cells = EXPERIMENTS[name], results / CELLS_FOLDER
-        this = command.replace(" all ", f" {name} ")
-        write_tables(name, experiment, SCALES[scale], every, seeds, results, cells, this)
-        console.print(f"{experiment.title}: {results / f'{name}-{scale}.md'}", soft_wrap=True)
-        done = collect(every, seeds, cells)
-        make_report = functools.partial(report_of_experiment, experiment, SCALES[scale], every, done, this)
-        end_with_report(results / f"{name}-{scale}.html", make_report)
+    for name in names:
+        experiment, rows = EXPERIMENTS[name], choose_rows([name], scale)[name]
+        done = collect(rows, results / CELLS_FOLDER)
         found = {key: mine for key, mine in done.items() if mine}
+        most = max([seeds, *(result.seed + 1 for mine in found.values() for result in mine)])
+        command = f"agrlearn reproduce {name} --scale {scale} --seeds {most}"
+        write_tables(name, experiment, SCALES[scale], rows, done, results, command)
+        console.print(f"{experiment.title}: {results / f'{name}-{scale}.md'}", soft_wrap=True)
+        make_report = functools.partial(report_of_experiment, experiment, SCALES[scale], rows, done, command)
+        end_with_report(results / f"{name}-{scale}.html", make_report)
         if experiment.picture is not None and found:
             file = results / f"{name}-{scale}.png"
             experiment.picture(found, file, f"{experiment.title} ({scale} scale)")

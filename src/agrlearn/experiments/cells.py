@@ -98,6 +98,12 @@ class CellResult:
         write_atomically(result_file(folder, cell, self.seed), json.dumps(_rounded(told), indent=1) + "\n")
 
 
+def seeds_done(folder: Path, cell: Cell) -> list[int]:
+    """The seeds that `cell` was run with."""
+    numbers = (file.stem.rpartition("-seed")[2] for file in folder.glob(f"{cell.key()}-seed*.json"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
 def result_file(folder: Path, cell: Cell, seed: int) -> Path:
     return folder / f"{cell.key()}-seed{seed}.json"
 
@@ -109,7 +115,7 @@ def read_result(folder: Path, cell: Cell, seed: int) -> CellResult | None:
         return None
     try:
         told = json.loads(file.read_text())
-        if told.pop("format") != _FORMAT:
+        if not isinstance(told, dict) or told.pop("format") != _FORMAT:
             raise ValueError
         told["curve"] = tuple(Point(**point) for point in told["curve"])
         told["protocols"] = {name: ProtocolScores(**scores) for name, scores in told["protocols"].items()}

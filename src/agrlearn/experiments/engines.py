@@ -37,6 +37,10 @@ class Resources:
     retries: int = 0
     """How often a job that failed is tried again."""
 
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.cpus <= 0 or self.gpus < 0 or self.retries < 0:
+            raise RecipeError("workers and cpus are at least 1, gpus and retries at least 0")
+
 
 class JobDiedError(AgrLearnError):
     """The process that ran a job ended without an answer."""
@@ -59,8 +63,6 @@ def run_jobs(
     Args:
         function: at the top level of a module, so that other processes find it.
     """
-    if resources.workers < 1 or resources.cpus <= 0 or resources.gpus < 0 or resources.retries < 0:
-        raise RecipeError("workers and cpus are at least 1, gpus and retries at least 0")
     if resources.engine == "ray" or resources.address is not None:
         start, finished, stop = _ray(function, resources)
     elif resources.engine == "processes":

@@ -37,7 +37,7 @@ def draw_curves(results: Mapping[tuple[str, str], Sequence[CellResult]], file: P
                 )
         losses.set(xlabel="steps", ylabel="training loss per slot, nats", ylim=(0, None))
         errors.set(xlabel="steps", ylabel="test error, %")
-        losses.legend(frameon=False)
+        losses.legend(frameon=False, title=" and ".join(dict.fromkeys(block for block, _ in results)))
 
 
 def draw_shares(results: Mapping[tuple[str, str], Sequence[CellResult]], file: Path, title: str) -> None:

@@ -112,6 +112,9 @@ class _Job:
 
 def _run_and_save(job: _Job) -> CellResult:
     cell, seed = job.task.cell, job.task.seed
+    done = read_result(job.cells, cell, seed)
+    if done is not None:  # by another command, since this one looked
+        return done
     result = run_cell(cell, seed, job.runs, job.data_dir)
     result.save(job.cells, cell)
     # The result has all that is left to know, and checkpoints are large.

@@ -69,7 +69,7 @@ def run_cell(cell: Cell, seed: int, runs: Path, data_dir: Path | None = None) ->
         protocols=protocols,
         curve=curve,
         parameters=count_parameters(network),
-        multiply_adds=multiply_adds_per_object(network, first_tensor(parts.test.objects)[:1], Replicated()),
+        multiply_adds=multiply_adds_per_object(network, _longest_object(parts), Replicated()),
         steps=len(history.records) * steps_per_epoch(cell, parts),
         objects_seen=history.records[-1].objects_seen,
         seconds=history.seconds,
@@ -146,7 +146,9 @@ def protocols_of(cell: Cell, parts: Parts) -> dict[str, PredictionProtocol]:
 
 
 def describe_machine() -> str:
-    """The processor's name, as far as the system tells it."""
+    """The GPU's name, or the processor's, as far as the system tells it."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -173,6 +175,12 @@ def _share_of_every_class(labelled: LabelledSet, share: float, random: torch.Gen
         members = order[labelled.labels[order] == number]
         chosen.append(members[: max(1, round(share * len(members)))])
     return torch.cat(chosen).sort().values
+
+
+def _longest_object(parts: Parts) -> Tensor:
+    """(1, ...): an image, or a sentence of as many words as the longest has, since some networks pass over padding."""
+    first = first_tensor(parts.test.objects)[:1]
+    return torch.ones_like(first) if parts.vocabulary else first
 
 
 def _scores(network: AggregatedClassifier, test: LabelledSet, protocol: PredictionProtocol) -> ProtocolScores:

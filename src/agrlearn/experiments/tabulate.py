@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.experiments.catalogue import FOLD_1, Experiment, Row, Scale
-from agrlearn.experiments.cells import CellResult, read_result
+from agrlearn.experiments.cells import CellResult, read_result, seeds_done
 from agrlearn.files import write_atomically
 
 
@@ -54,11 +54,11 @@ class ProtocolLine:
     head_disagreement: Mean
 
 
-def collect(rows: Sequence[Row], seeds: int, cells: Path) -> dict[tuple[str, str], list[CellResult]]:
-    """The results there are, by block and label."""
+def collect(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[CellResult]]:
+    """All results there are, by block and label."""
     found = {}
     for row in rows:
-        results = [read_result(cells, row.cell, seed) for seed in range(seeds)]
+        results = [read_result(cells, row.cell, seed) for seed in seeds_done(cells, row.cell)]
         found[row.block, row.label] = [result for result in results if result is not None]
     return found
 
@@ -96,8 +96,8 @@ def summarize(
                 information=statistics.fmean(information) if information else None,
                 parameters=mine[0].parameters,
                 multiply_adds=mine[0].multiply_adds,
-                objects_seen=mine[0].objects_seen,
-                steps=mine[0].steps,
+                objects_seen=round(statistics.fmean(result.objects_seen for result in mine)),
+                steps=round(statistics.fmean(result.steps for result in mine)),
                 seconds=statistics.median(result.seconds for result in mine),
             )
         )
@@ -128,25 +128,24 @@ def summarize_protocols(
 
 
 def write_tables(
-    name: str, experiment: Experiment, scale: Scale, rows: Sequence[Row], seeds: int, folder: Path, cells: Path,
-    command: str,
-) -> list[Line]:  # fmt: skip
+    name: str, experiment: Experiment, scale: Scale, rows: Sequence[Row],
+    results: dict[tuple[str, str], list[CellResult]], folder: Path, command: str,
+) -> None:  # fmt: skip
     """`name`-`scale`.md, .csv and .json in `folder`, from the results there are."""
-    results = collect(rows, seeds, cells)
     lines = summarize(experiment, rows, results)
     protocols = summarize_protocols(experiment, rows, results)
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"{name}-{scale.name}"
     write_atomically(stem.with_suffix(".md"), _markdown(experiment, scale, rows, lines, protocols, results, command))
-    write_atomically(stem.with_suffix(".csv"), _csv(lines))
+    write_atomically(stem.with_suffix(".csv"), _csv(lines, scale))
     told = {
         "command": command, "scale": experiment.remark(scale), "rows": [asdict(line) for line in lines],
         "protocols": [asdict(line) for line in protocols],
     }  # fmt: skip
     write_atomically(stem.with_suffix(".json"), json.dumps(_without_nan(told), indent=1) + "\n")
-    return lines
 
 
+_ONE_ANSWER = "Batched, 1 draw"  # for each object, so no two of its answers can disagree
 HEADER = (
     "", "published", "ours", "averaged first", "− fold 1", "NLL", "ECE", "J", "seeds", "parameters",
     "multiply-adds", "objects seen", "steps", "training s",
@@ -177,7 +176,8 @@ def _markdown(
         f"{what} in percent, mean ± standard error over seeds, by Replicated prediction. *published*: the paper's. "
         "*ours*: each run's median of its last measurements, averaged over runs; *averaged first*: runs averaged, then "
         "the median (the paper's sentence can mean both). *− fold 1*: paired by seed. *J*: the penalty at the end, in "
-        "nats. *multiply-adds*: to predict one object. NLL and ECE are those of the last weights.\n",
+        "nats. *multiply-adds*: to predict one object (a sentence of the greatest length). *training s*: the median "
+        "over runs on shared machines, good for orders of magnitude only. NLL and ECE are those of the last weights.\n",
     ]
     for block in dict.fromkeys(row.block for row in rows):
         mine = [line for line in lines if line.block == block]
@@ -193,7 +193,7 @@ def _markdown(
             cells = [
                 (
                     line.label, line.protocol, line.ours.text(), line.nll.text(digits=3), line.ece.text(digits=3),
-                    line.head_disagreement.text(digits=3),
+                    "" if line.protocol == _ONE_ANSWER else line.head_disagreement.text(digits=3),
                 )
                 for line in ways
             ]  # fmt: skip
@@ -217,11 +217,22 @@ def _grid(header: Sequence[str], cells: Sequence[Sequence[str]], kinds: Sequence
     return "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *named))
 
 
-def _csv(lines: Sequence[Line]) -> str:
+def _csv(lines: Sequence[Line], scale: Scale) -> str:
+    """One column for each number, a mean's standard error in one of its own; empty where there is none."""
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("block", *("setting" if name == "" else name for name in HEADER)))
-    writer.writerows((line.block, *as_cells(line)) for line in lines)
+    rows = []
+    for line in lines:
+        row: dict[str, object] = {"scale": scale.name}
+        for name, value in vars(line).items():
+            if isinstance(value, Mean):
+                row |= {name: value.value, f"{name}_standard_error": value.standard_error}
+            else:
+                row[name] = len(value) if name == "seeds" else value
+        rows.append({name: "" if _is_nan(value) else value for name, value in row.items()})
+    if rows:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
     return file.getvalue()
 
 
@@ -234,9 +245,13 @@ def _signed(difference: Mean) -> str:
     return sign + Mean(abs(difference.value), difference.standard_error).text()
 
 
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
 def _without_nan(value: object) -> object:
     """JSON has no NaN: null says that there is no such number."""
-    if isinstance(value, float) and math.isnan(value):
+    if _is_nan(value):
         return None
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}

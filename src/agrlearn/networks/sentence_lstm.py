@@ -55,6 +55,11 @@ class FinalState(nn.Module):
         with torch.no_grad():
             self.embed.weight[PADDING] = 0
         self.lstm = nn.LSTM(embedding, hidden, batch_first=True)
+        # As in TensorFlow, whose LSTM the paper takes: nothing is forgotten at first.
+        bias = self.lstm.get_parameter("bias_ih_l0")
+        nn.init.zeros_(bias)
+        nn.init.ones_(bias[hidden : 2 * hidden])
+        nn.init.zeros_(self.lstm.get_parameter("bias_hh_l0"))
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.in_bands(tokens) if may_follow_words(tokens) else self.over_padding(tokens)

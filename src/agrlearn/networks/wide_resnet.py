@@ -50,7 +50,13 @@ def wide_resnet(
         stem_stride=stem_stride, bottom=bottom,
     )  # fmt: skip
     layers += [nn.BatchNorm2d(outputs[-1]), nn.ReLU(inplace=True)]
-    return join_layers(
+    network = join_layers(
         layers, join_after and join_after + 1, object_shape=object_shape, num_classes=num_classes, fold=fold,
         features=outputs[-1], join=join, slotwise=slotwise, noise=noise,
     )  # fmt: skip
+    # As in the authors' code.
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out")
+    nn.init.zeros_(network.head.bias)
+    return network
