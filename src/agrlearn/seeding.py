@@ -3,6 +3,8 @@
 import numpy
 import torch
 
+from agrlearn.errors import RecipeError
+
 
 def derive_seed(*keys: int) -> int:
     """A seed for one purpose, from the integers that name it, such as (seed, epoch, step).
@@ -14,6 +16,8 @@ def derive_seed(*keys: int) -> int:
     >>> derive_seed(0, 1, 2) == derive_seed(0, 2, 1)
     False
     """
+    if min(keys) < 0:
+        raise RecipeError(f"a seed is a whole number from 0 on, got {min(keys)}")
     # torch takes 63 bits on every device; numpy's hash keeps streams of neighbouring keys independent.
     return int(numpy.random.SeedSequence(keys).generate_state(1, numpy.uint64)[0] >> 1)
 

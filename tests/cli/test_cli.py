@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,10 @@ import torch
 from safetensors.torch import load_file
 
 from agrlearn.cli import main
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import build_network
+from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
 
 RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
 
@@ -74,6 +79,48 @@ def test_from_training_to_predictions_with_class_names(table, tmp_path, capsys):
     assert all(name in out for name in ("replicated", "contextual", "batched", "Brier"))
     assert call("info", run) == 0
     assert "finished, 3 of 3 epochs" in capsys.readouterr().out
+
+
+def test_a_run_is_measured_on_what_it_held_out_of_its_own_data(tmp_path, capsys, monkeypatch):
+    numbers = numpy.random.default_rng(0)
+    file, other = tmp_path / "random.npz", tmp_path / "other.npz"
+    numpy.savez(file, x=numbers.normal(size=(60, 20)).astype("float32"), y=numpy.arange(60) % 2)
+    numpy.savez(other, x=numbers.normal(size=(10, 20)).astype("float32"), y=numpy.arange(10) % 2)
+    monkeypatch.chdir(tmp_path)
+    memorize = ("--epochs", 60, "--batch-size", 8, "--no-report")
+    assert call("train", file, *memorize, "--run-dir", "some") == 0
+    told = re.search(r"held-out error ([\d.]+)%", capsys.readouterr().out)[1]
+    assert float(told) > 10
+    assert call("evaluate", "some", file.name) == 0
+    out = capsys.readouterr().out
+    assert "6 held-out objects of random.npz" in out
+    assert f" {told} " in out
+
+    assert call("evaluate", "some", other.name) == 0
+    assert "10 objects of other.npz;" in capsys.readouterr().out
+
+    assert call("train", file, *memorize, "--run-dir", "all", "--validation-fraction", 0) == 0
+    assert call("evaluate", "all", file.name) == 0
+    assert "all of which it was trained on" in capsys.readouterr().out
+
+
+def test_a_run_from_python_is_opened_or_refused_with_a_sentence(table, vectors, tmp_path, capsys):
+    plain = torch.utils.data.TensorDataset(vectors.objects, vectors.labels)
+    size = vectors.objects.shape[1]
+    catalogued = build_network("mlp", object_shape=(size,), num_classes=3, fold=2)
+    fit(catalogued, plain, Recipe(epochs=1), run_dir=tmp_path / "catalogued")
+    assert call("predict", tmp_path / "catalogued", table, "--network", "mlp") == 0
+    predicted = csv.DictReader((tmp_path / "catalogued" / "predictions.csv").open())
+    assert {row["prediction"] for row in predicted} <= {"0", "1", "2"}
+    assert call("predict", tmp_path / "catalogued", table, "--network", "small-cnn") == 2
+    assert "is mlp, not small-cnn" in capsys.readouterr().err
+    assert call("export", tmp_path / "catalogued", tmp_path / "model.onnx") == 2
+    assert "export_onnx" in capsys.readouterr().err
+
+    own = AggregatedClassifier(torch.nn.Linear(2 * size, 5), features=5, fold=2, num_classes=3, join="features")
+    fit(own, plain, Recipe(epochs=1), run_dir=tmp_path / "own")
+    assert call("predict", tmp_path / "own", table, "--network", "own.py:make") == 2
+    assert "built in Python" in capsys.readouterr().err
 
 
 def test_the_same_command_says_that_it_is_done_and_fresh_starts_over(table, tmp_path, capsys):

@@ -42,7 +42,7 @@ def test_training_ends_with_a_report_and_report_shows_runs_side_by_side(table, t
     assert "2 runs, 0.1 MB" in capsys.readouterr().out
     page = (tmp_path / "both.html").read_text()
     assert "1 setting" in page
-    assert "Measured on 15 objects of" in page
+    assert "Measured on 15 held-out objects of" in page
 
 
 def test_the_command_on_the_page_trains_the_same_run(table, tmp_path, capsys):

@@ -89,6 +89,7 @@ def test_a_grid_is_every_combination_with_every_trial_and_seed(tmp_path):
         ('data = "digits"\nrecipe.epochs = -1', "epochs"),
         ('data = "digits"\nrecipe = 4', "recipe is a table"),
         ('data = "digits"\nrecipe.seed = 4', "seeds stand at the top"),
+        ('data = "digits"\n[[trials]]\nname = "+mixup"\n[[trials]]\nname = "-mixup"', "would share the directory"),
     ],
 )
 def test_a_file_that_cannot_work_gets_a_sentence(tmp_path, text, sentence):

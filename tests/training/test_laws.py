@@ -440,6 +440,8 @@ def test_the_default_recipe_is_the_papers():
 def test_the_final_error_is_the_median_of_the_last_epochs():
     records = tuple(EpochRecord(e, 0.1, 1.0, 0.1, None, 4.0, 0, e, validation_error=e / 100) for e in range(1, 21))
     assert History(records, 1.0).final_error() == pytest.approx(0.155)
+    with pytest.raises(RunError, match="validation set"):
+        History((EpochRecord(1, 0.1, 1.0, 0.1, None, 4.0, 0, 1),), 1.0).final_error()
 
 
 @pytest.mark.parametrize("damage", ["the last record is missing", "the last record is cut short"])
@@ -469,6 +471,16 @@ def test_patience_stops_early_and_keeps_the_best_epochs_weights(vectors, make_ml
     assert same(weights(network), weights(again))
     with pytest.raises(RecipeError, match="needs a validation set"):
         fit(make_mlp(2), train, recipe)
+
+
+def test_an_epoch_that_was_not_measured_does_not_try_anyones_patience(vectors, make_mlp):
+    recipe = Recipe(epochs=20, batch_size=32, learning_rate=3.0, schedule="constant", patience=1, evaluate_every=4)
+    history = fit(make_mlp(2), vectors, recipe, vectors)
+    measured = {record.epoch: record.validation_nll for record in history.records if record.validation_nll is not None}
+    assert len(measured) >= 2
+    assert len(history.records) in (20, max(measured))
+    best = min(measured, key=measured.get)
+    assert len(history.records) == 20 or max(measured) == best + 4
 
 
 class AutocastSeenError(Exception):

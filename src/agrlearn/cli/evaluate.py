@@ -29,7 +29,7 @@ def evaluate(
         The directory of a finished run.
     data
         A data set by name (its test part is used), an .npz file with arrays x and y, a table, or a folder of class
-        folders of images.
+        folders of images. Of the data that RUN was trained on, what it held out is used.
     protocol
         replicated, batched or contextual; by default all that the network can answer.
     """
@@ -37,7 +37,7 @@ def evaluate(
     from rich.table import Table
 
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, tell_about
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, part_to_measure, tell_about
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.throughput import objects_per_second
     from agrlearn.grouping import first_tensor, map_objects
@@ -48,7 +48,7 @@ def evaluate(
     source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir)
     tell_about(source)
     check_shapes(built, source.unseen.objects, data)
-    test_set = source.labelled(source.unseen, class_names)
+    test_set, origin = part_to_measure(source, run, class_names)
     names = [protocol] if protocol else ["replicated"] if built.fold == 1 or built.slot_blind else list(PROTOCOLS)
 
     protocols = {name: make_protocol(name, run, options) for name in names}
@@ -65,7 +65,7 @@ def evaluate(
     some = map_objects(lambda tensor: tensor[:_OBJECTS_TIMED], test_set.objects)
     speeds = objects_per_second([(built, chosen) for chosen in protocols.values()], some, batch_size=options.batch_size)
 
-    table = Table(title=f"{run} on {len(test_set):,} objects of {data}, fold {built.fold}, draws: {options.draws}")
+    table = Table(title=f"{run} on {origin}; fold {built.fold}, draws: {options.draws}")
     for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
         table.add_column(column, justify="left" if column == "prediction" else "right")
     table.add_column("multiply-adds / object", justify="right")

@@ -25,6 +25,7 @@ def export(run: Path, file: Path, /, *, groups: bool = False, network: str | Non
     from agrlearn.prediction.export import export_onnx
 
     built, class_names = open_run(run, network)
-    objects = first_tensor(training_objects(run))[:8]
+    in_python = "agrlearn.prediction.export.export_onnx(network, objects, file) exports its network"
+    objects = first_tensor(training_objects(run, otherwise=in_python))[:8]
     difference = export_onnx(built, objects, file, groups=groups)
     print(f"{file}: {len(class_names)} classes, within {difference:.0e} of PyTorch")

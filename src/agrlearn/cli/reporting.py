@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from agrlearn.errors import AgrLearnError, DataError
 
 if TYPE_CHECKING:
-    from agrlearn.data.labelled import LabelledSet
     from agrlearn.data.sources import Source
     from agrlearn.report.collect import Report
     from agrlearn.report.measure import Measurement, Subject
@@ -68,7 +67,14 @@ class Reporter:
 
     def open(self, run: "RunFacts") -> "Subject":
         """A run's network with the objects to measure it on."""
-        from agrlearn.cli.runs import check_shapes, open_like_training, open_run, read_note, split_source
+        from agrlearn.cli.runs import (
+            check_shapes,
+            open_like_training,
+            open_run,
+            part_to_measure,
+            read_note,
+            split_source,
+        )
         from agrlearn.report.measure import Subject
 
         built, class_names = open_run(run.folder, self.network)
@@ -82,14 +88,13 @@ class Reporter:
         source = self._sources[key]
         check_shapes(built, source.unseen.objects, name)
         context = source.train.objects
-        if self.data is not None:
-            test_set: LabelledSet | None = source.labelled(source.unseen, class_names)
-        else:
-            train_set, test_set = split_source(source, note.validation_fraction)  # type: ignore[union-attr]
+        if self.data is None:
+            train_set, held_out = split_source(source, note.validation_fraction)  # type: ignore[union-attr]
+            if held_out is None:
+                raise DataError(f"{run.folder} held no objects out; name what to measure on with --data")
             context = train_set.objects
-        if test_set is None:
-            raise DataError(f"{run.folder} held no objects out; name what to measure on with --data")
-        return Subject(built, test_set, context, _origin(name, test_set), words_of(source))
+        test_set, origin = part_to_measure(source, run.folder, class_names)
+        return Subject(built, test_set, context, origin, words_of(source))
 
 
 def words_of(source: "Source") -> tuple[str, ...]:
@@ -107,7 +112,3 @@ def end_with_report(file: Path, make: "Callable[[], Report]") -> None:
         print(f"No report was written: {' '.join(str(error).split()) or type(error).__name__}")
     else:
         print(f"Report: {file}")
-
-
-def _origin(name: str, test_set: "LabelledSet") -> str:
-    return f"{len(test_set):,} objects of {name}"

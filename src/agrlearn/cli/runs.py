@@ -111,9 +111,8 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
     """Note in the run directory what it trains on, how that became objects, and what was left out."""
     from agrlearn.files import write_atomically
 
-    stored = str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
     about = DataNote(
-        source=stored,
+        source=_lasting_name(source),
         data_dir=None if data_dir is None else str(data_dir.resolve()),
         validation_fraction=fraction,
         preparation=source.preparation,
@@ -121,6 +120,27 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
     write_atomically(run_dir / _DATA_FILE, json.dumps(about.model_dump()) + "\n")
     if source.bad:
         write_atomically(run_dir / _BAD_FILE, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
+
+
+def _lasting_name(source: "Source") -> str:
+    """The source's name, wherever a command is given."""
+    return str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
+
+
+def part_to_measure(source: "Source", run_dir: Path, class_names: tuple[str, ...]) -> "tuple[LabelledSet, str]":
+    """What to measure a run on: the source's test part or all of it, but not what the run was trained on.
+
+    Returns:
+        The labelled objects, and what they are, for a person to read.
+    """
+    about = read_note(run_dir)
+    labelled = source.labelled(source.unseen, class_names)
+    if about is None or source.test is not None or about.source != _lasting_name(source):
+        return labelled, f"{len(labelled):,} objects of {source.name}"
+    held_out = split_source(source, about.validation_fraction)[1]
+    if held_out is None:
+        return labelled, f"{len(labelled):,} objects of {source.name}, all of which it was trained on"
+    return held_out, f"{len(held_out):,} held-out objects of {source.name}"
 
 
 def tell_about(source: "Source", run_dir: Path | None = None) -> None:
@@ -148,11 +168,15 @@ def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data
     )
 
 
-def training_objects(run_dir: Path, data_dir: Path | None = None) -> "Objects":
-    """The objects that a run was trained on, read again from where they were."""
+def training_objects(run_dir: Path, data_dir: Path | None = None, *, otherwise: str) -> "Objects":
+    """The objects that a run was trained on, read again from where they were.
+
+    Args:
+        otherwise: what to do about a run that does not tell them.
+    """
     about = read_note(run_dir)
     if about is None:
-        raise RunError(f"{run_dir} does not tell its training data; name them with --context")
+        raise RunError(f"{run_dir} was made in Python and does not tell its training data; {otherwise}")
     source = open_like_training(about.source, run_dir, skip_bad=True, data_dir=data_dir)
     train_set, _ = split_source(source, about.validation_fraction)
     return train_set.objects
@@ -185,7 +209,7 @@ def read_note(run_dir: Path) -> DataNote | None:
 def open_run(run_dir: Path, network: str | None = None) -> "tuple[AggregatedClassifier, tuple[str, ...]]":
     """A run's trained network and its class names; a network from a file is built only if `network` names it."""
     from agrlearn.networks.catalogue import load, saved_class_names, saved_description
-    from agrlearn.networks.outside import build_outside
+    from agrlearn.networks.outside import build_outside, is_outside
     from agrlearn.training.checkpoint import NETWORK_FILE, read_run
 
     read_run(run_dir)
@@ -193,9 +217,18 @@ def open_run(run_dir: Path, network: str | None = None) -> "tuple[AggregatedClas
     if not file.exists():
         raise RunError(f"{run_dir} is not finished: the command that started it goes on with it")
     class_names = saved_class_names(file)
-    if network is None:
+    described: Any = saved_description(file)
+    if network is None or (described and network == described["network"] and not is_outside(network)):
         return _with_classes(load(file), class_names, file)
-    described: Any = saved_description(file) or {}
+    if described is None:
+        raise RunError(
+            f"{run_dir} holds a network that was built in Python; agrlearn.load({str(file)!r}, model=...) opens it"
+        )
+    if not is_outside(network):
+        raise RecipeError(
+            f"the network of {run_dir} is {described['network']}, not {network}; --network is only needed for one that "
+            "comes from a Python file, as FILE.py:FUNCTION"
+        )
     options = {key: value for key, value in described.items() if key not in ("network", "object_shape")}
     model = build_outside(network, object_shape=tuple(described["object_shape"]), **options)
     return _with_classes(load(file, model), class_names, file)
@@ -204,6 +237,8 @@ def open_run(run_dir: Path, network: str | None = None) -> "tuple[AggregatedClas
 def _with_classes(
     network: "AggregatedClassifier", class_names: tuple[str, ...], file: Path
 ) -> "tuple[AggregatedClassifier, tuple[str, ...]]":
+    # A Dataset of the user's own, trained on in Python, need not name its classes.
+    class_names = class_names or tuple(str(number) for number in range(network.num_classes))
     if len(class_names) != network.num_classes:
         raise RunError(f"{file} names {len(class_names)} classes of a network of {network.num_classes}; train it again")
     return network, class_names
@@ -228,7 +263,7 @@ def make_protocol(name: str, run_dir: Path, options: PredictionOptions) -> "Pred
         if options.context:
             companions = open_like_training(options.context, run_dir, data_dir=options.data_dir).train.objects
         else:
-            companions = training_objects(run_dir, options.data_dir)
+            companions = training_objects(run_dir, options.data_dir, otherwise="name them with --context")
         return Contextual(companions, draws=options.draws, seed=options.seed)
 
     makers: dict[str, Callable[[], Any]] = {

@@ -100,6 +100,14 @@ def read_sweep(file: Path, folder: Path) -> list[Trial]:
             if len(trials) == _MOST_TRIALS:
                 raise RecipeError(f"{file} asks for more than {_MOST_TRIALS:,} trials; split it into several sweeps")
             trials[name, seed] = Trial(name, settings, seed, folder / f"{_slug(name)}-seed{seed}")
+    names: dict[Path, str] = {}
+    for trial in trials.values():
+        other = names.setdefault(trial.run_dir, trial.name)
+        if other != trial.name:
+            raise RecipeError(
+                f"{file}: the trials {other!r} and {trial.name!r} would share the directory {trial.run_dir}; name them "
+                "apart by letters or digits"
+            )
     return list(trials.values())
 
 

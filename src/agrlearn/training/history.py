@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+from agrlearn.errors import RunError
+
 
 @dataclass(frozen=True)
 class EpochRecord:
@@ -54,4 +56,6 @@ class History:
     def final_error(self, epochs: int = 10) -> float:
         """The median validation error of the last epochs, which the paper reports."""
         errors = [record.validation_error for record in self.records[-epochs:] if record.validation_error is not None]
+        if not errors:
+            raise RunError(f"none of the last {epochs} epochs was measured; train with a validation set")
         return statistics.median(errors)

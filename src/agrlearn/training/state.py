@@ -64,11 +64,16 @@ class TrainingState:
     out_of_patience: bool = False
 
     def note_best(self, patience: int) -> None:
-        """Keep the last epoch's weights if they are the best so far, and stop when the best is too long ago."""
+        """Keep the last epoch's weights if they are the best so far, and stop when the best is too long ago.
+
+        An epoch that was not measured decides nothing.
+        """
+        if self.records[-1].validation_nll is None:
+            return
         likelihoods = {
             record.epoch: record.validation_nll for record in self.records if record.validation_nll is not None
         }
-        if min(likelihoods, key=lambda epoch: (likelihoods[epoch], epoch), default=0) == self.epoch:
+        if min(likelihoods, key=lambda epoch: (likelihoods[epoch], epoch)) == self.epoch:
             self.best_epoch = self.epoch
             self.best_weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         self.out_of_patience = self.epoch - self.best_epoch >= patience
