@@ -81,12 +81,20 @@ def test_arrays_become_vectors_or_images_with_channels_first(shape, expected):
         ([7, -2, 7], ("-2", "7")),
         ([1.0, 0.0, 1.0], ("0", "1")),
         ([True, False, True], ("False", "True")),
+        (numpy.array(["b", "a", "b"], dtype=object), ("a", "b")),
+        (numpy.array([7, -2, 7], dtype=object), ("-2", "7")),
     ],
 )
 def test_labels_of_any_kind_become_class_numbers(labels, names):
     made = LabelledSet.of(torch.zeros(3, 2), labels)
     assert made.labels.tolist() == [1, 0, 1]
     assert made.class_names == names
+
+
+@pytest.mark.parametrize("missing", [None, numpy.nan])
+def test_a_missing_label_is_no_name(missing):
+    with pytest.raises(DataError, match="whole numbers or names"):
+        LabelledSet.of(torch.zeros(2, 2), numpy.array(["a", missing], dtype=object))
 
 
 def test_labels_take_the_class_numbers_of_training():
