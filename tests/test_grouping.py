@@ -3,14 +3,18 @@
 import itertools
 from collections import Counter
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from agrlearn.errors import ShapeError
+from agrlearn.data.labelled import LabelledSet
+from agrlearn.errors import DataError, ShapeError
 from agrlearn.grouping import GroupBatchSampler, count_objects, group, replicate, ungroup
+from agrlearn.networks.catalogue import build_network
+from agrlearn.prediction.predict import predict
 
 sizes = st.integers(1, 40)
 folds = st.integers(1, 5)
@@ -129,3 +133,20 @@ def test_it_works_with_any_dataset_and_loader():
 def test_arguments_that_cannot_work_get_a_sentence(arguments, message):
     with pytest.raises(ShapeError, match=message):
         GroupBatchSampler(**arguments)
+
+
+@pytest.mark.parametrize("objects", [numpy.zeros((4, 3)), [[0.0]] * 4, {"input_ids": numpy.zeros((4, 3))}])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda objects: group(objects, 2),
+        ungroup,
+        lambda objects: replicate(objects, 2),
+        lambda objects: LabelledSet.of(objects, [0, 1, 0, 1]),
+        lambda objects: predict(build_network("mlp", object_shape=(3,), num_classes=2), objects),
+    ],
+    ids=["group", "ungroup", "replicate", "LabelledSet.of", "predict"],
+)
+def test_arrays_and_lists_are_refused_with_what_to_pass_instead(use, objects):
+    with pytest.raises(DataError, match=r"got (ndarray|list); torch\.from_numpy\(\.\.\.\) makes a Tensor of an array"):
+        use(objects)

@@ -1,6 +1,7 @@
 """The scikit-learn estimator."""
 
 import pickle
+from collections import Counter
 
 import numpy
 import pytest
@@ -15,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from agrlearn.errors import AgrLearnError
 from agrlearn.networks.catalogue import build_network
 from agrlearn.sklearn import AgrLearnClassifier
+from agrlearn.training.history import History
 
 
 @parametrize_with_checks([AgrLearnClassifier(epochs=20)])
@@ -77,6 +79,25 @@ def test_weights_that_are_no_whole_numbers_multiply_the_loss(table):
     assert (weighted.predict(x) == 0).mean() > (plain.predict(x) == 0).mean() + 0.05
 
 
+@pytest.mark.parametrize("weight", [None, 2, 0.5])
+def test_what_early_stopping_holds_out_is_not_trained_on_whatever_it_weighs(table, monkeypatch, weight):
+    parts = []
+
+    def look_at(network, train, recipe, held_out, **options):
+        parts.extend([train, held_out])
+        return History((), 0.0, False)
+
+    monkeypatch.setattr("agrlearn.sklearn.fit", look_at)
+    x, y = table
+    weights = None if weight is None else numpy.full(len(x), weight)
+    AgrLearnClassifier(early_stopping=True, random_state=0).fit(x, y, sample_weight=weights)
+    rows = [[tuple(row) for row in part.objects.tolist()] for part in parts]
+    repetitions = weight if isinstance(weight, int) else 1
+    assert not set(rows[0]) & set(rows[1])
+    assert [len(part) for part in rows] == [180 * repetitions, 20 * repetitions]
+    assert set(Counter(rows[0] + rows[1]).values()) == {repetitions}
+
+
 def test_early_stopping_keeps_the_best_epoch(table):
     x, y = table
     fitted = AgrLearnClassifier(epochs=200, early_stopping=True, patience=5, random_state=0).fit(x, y)
@@ -95,5 +116,29 @@ def test_every_protocol_and_a_network_of_ones_own(table):
         fitted = AgrLearnClassifier(epochs=10, network=make, protocol=protocol, draws=2, random_state=0).fit(x, y)
         assert fitted.score(x, y) > 0.5
         assert torch.is_tensor(fitted.network_.head.weight)
-    with pytest.raises(AgrLearnError, match="did you mean 'batched'"):
-        AgrLearnClassifier(epochs=1, protocol="batchd").fit(x, y).predict(x)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "batchd"}, "did you mean 'batched'"),
+        ({"fold": 2.0}, r"a whole number, got 2\.0"),
+        ({"network": "mlp"}, "mlp does not take sentences; the networks that do are: sentence-cnn, sentence-lstm"),
+    ],
+)
+def test_what_cannot_work_is_told_before_training(options, message, monkeypatch):
+    monkeypatch.setattr("agrlearn.sklearn.fit", lambda *_, **__: pytest.fail("it was trained"))
+    with pytest.raises(AgrLearnError, match=message):
+        AgrLearnClassifier(**options).fit(["a fine film", "a dull plot"] * 5, ["good", "bad"] * 5)
+
+
+def test_the_training_objects_are_kept_only_where_prediction_needs_them():
+    x, y = make_classification(2000, 8, random_state=0)
+    few, many, context = (
+        len(pickle.dumps(AgrLearnClassifier(epochs=1, protocol=protocol).fit(x[:count], y[:count])))
+        for count, protocol in ((100, "replicated"), (2000, "replicated"), (2000, "contextual"))
+    )
+    assert abs(many - few) < 1000 < context - many
+    fitted = AgrLearnClassifier(epochs=1).fit(x[:50], y[:50]).set_params(protocol="contextual")
+    with pytest.raises(AgrLearnError, match="fit with protocol='contextual'"):
+        fitted.predict(x)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from agrlearn.errors import ShapeError
+from agrlearn.errors import DataError, ShapeError
 from agrlearn.seeding import generator
 
 Objects: TypeAlias = Tensor | Mapping[str, Tensor]
@@ -18,19 +18,19 @@ def map_objects(function: Callable[[Tensor], Tensor], objects: Objects) -> Objec
     """Apply `function` to the tensor, or to every tensor of the mapping."""
     if isinstance(objects, Tensor):
         return function(objects)
-    return {name: function(tensor) for name, tensor in objects.items()}
+    return {name: function(tensor) for name, tensor in _mapping(objects).items()}
 
 
 def first_tensor(objects: Objects) -> Tensor:
     """The tensor itself, or the mapping's first one: what tells the count and the device."""
-    return objects if isinstance(objects, Tensor) else next(iter(objects.values()))
+    return objects if isinstance(objects, Tensor) else next(iter(_mapping(objects).values()))
 
 
 def count_objects(objects: Objects) -> int:
     """The length of the first dimension, which all tensors of a mapping must share."""
     if isinstance(objects, Tensor):
         return objects.shape[0]
-    lengths = {name: tensor.shape[0] for name, tensor in objects.items()}
+    lengths = {name: tensor.shape[0] for name, tensor in _mapping(objects).items()}
     if len(set(lengths.values())) != 1:
         raise ShapeError(f"expected tensors with equal first dimension, got {lengths or 'an empty mapping'}")
     return next(iter(lengths.values()))
@@ -188,6 +188,18 @@ class GroupBatchSampler(Sampler[list[int]]):
             return full
         # A last batch with fewer groups than ranks joins the one before it, so that no rank is left without any.
         return max(1, full + (rest >= max(2, self.world_size)))
+
+
+def _mapping(objects: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The objects themselves, if they are a mapping of Tensors: arrays and lists are easily passed instead."""
+    held = objects.values() if isinstance(objects, Mapping) else [objects]
+    for wrong in held:
+        if not isinstance(wrong, Tensor):
+            raise DataError(
+                f"expected objects as a Tensor or a mapping of Tensors, got {type(wrong).__name__}; "
+                "torch.from_numpy(...) makes a Tensor of an array"
+            )
+    return objects
 
 
 def _check_fold(fold: int) -> None:

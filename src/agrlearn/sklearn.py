@@ -96,8 +96,11 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         Args:
             sample_weight: whole numbers mean repeated rows, exactly, as long as they repeat the data at most ten times
                 over; other weights multiply each slot's loss, after scaling to a mean of 1. Rows of weight 0 are
-                left out.
+                left out. Early stopping holds out rows before they are repeated, with all their repetitions; weights
+                that are no whole numbers do not count in what it measures.
         """
+        if not isinstance(self.fold, int | numpy.integer):
+            raise RecipeError(f"fold is the number of objects in a group, a whole number, got {self.fold!r}")
         objects = self._objects(X, y, training=True)
         check_classification_targets(y)
         self.classes_, numbers = numpy.unique(column_or_1d(y, warn=True), return_inverse=True)
@@ -106,26 +109,30 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = _weighted(objects, torch.from_numpy(numbers), tuple(map(str, self.classes_)), sample_weight)
         data = data.subset(_canonical_order(data))
+        train, held_out = data, None
+        if self.early_stopping:
+            train, rest = _split(data, self.validation_fraction, seed)
+            held_out = _repeated(rest)
+        train = _repeated(train)
+        # Only contextual prediction needs the training objects; without them the estimator stays small.
+        self._context = train.objects if self.protocol == "contextual" else None
+        self._protocol()  # one that cannot be had is told before training
         shape = tuple(objects.shape[1:])
-        fold = min(self.fold, len(data))
+        fold = min(int(self.fold), len(train))
         if callable(self.network):
             self.network_ = self.network(shape, len(self.classes_), fold)
         else:
             options = {"vocabulary": self.vocabulary_.size} if self.vocabulary_ is not None else {}
             self.network_ = build_network(
                 self.network, object_shape=shape, num_classes=len(self.classes_), fold=fold, seed=seed,
-                objects=first_tensor(data.objects),
+                objects=first_tensor(train.objects),
                 **options,
             )  # fmt: skip
-        self._context = data.objects
         recipe = Recipe(
             epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate, optimizer=self.optimizer,
             weight_decay=self.weight_decay, schedule=self.schedule, alpha=self.alpha, seed=seed,
             patience=self.patience if self.early_stopping else None,
         )  # fmt: skip
-        train, held_out = data, None
-        if self.early_stopping:
-            train, held_out = _split(data, self.validation_fraction, seed)
         self.history_ = fit(self.network_, train, recipe, held_out, progress=self.verbose)
         self.n_iter_ = len(self.history_.records)
         return self
@@ -142,10 +149,15 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[probabilities.argmax(axis=1)]
 
     def _protocol(self) -> PredictionProtocol:
+        def contextual() -> Contextual:
+            if self._context is None:
+                raise RecipeError("contextual prediction needs the training objects; fit with protocol='contextual'")
+            return Contextual(self._context, draws=self.draws)
+
         makers: dict[str, Callable[[], PredictionProtocol]] = {
             "replicated": Replicated,
             "batched": lambda: Batched(draws=self.draws),
-            "contextual": lambda: Contextual(self._context, draws=self.draws),
+            "contextual": contextual,
         }
         return look_up(makers, self.protocol, "protocol")()
 
@@ -180,7 +192,7 @@ def _is_text(X: Any) -> bool:
 
 
 def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_weight: Any) -> LabelledSet:
-    """The training set with its weights as repeated rows where they are whole numbers, and as factors otherwise."""
+    """The rows that count, with weights of type int64 where they mean repetitions, and scaled factors otherwise."""
     if sample_weight is None:
         return LabelledSet(objects, labels, names)
     weights = torch.from_numpy(
@@ -188,12 +200,18 @@ def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_we
     )
     if float(weights.sum()) == 0:
         raise ValueError("Sample weights must contain at least one non-zero number.")
-    if bool((weights == weights.round()).all()) and float(weights.sum()) <= _MOST_REPETITIONS * len(weights):
-        rows = torch.arange(len(weights)).repeat_interleave(weights.long())
-        return LabelledSet(objects, labels, names).subset(rows)
+    repetitions = bool((weights == weights.round()).all()) and float(weights.sum()) <= _MOST_REPETITIONS * len(weights)
     kept = weights.nonzero().squeeze(1)
-    scaled = (weights[kept] / weights[kept].mean()).float()
-    return LabelledSet(objects[kept], labels[kept], names, scaled)
+    counts = weights[kept].long() if repetitions else (weights[kept] / weights[kept].mean()).float()
+    return LabelledSet(objects[kept], labels[kept], names, counts)
+
+
+def _repeated(data: LabelledSet) -> LabelledSet:
+    """Each row as often as its weight says, where weights mean repetitions."""
+    if data.weights is None or data.weights.is_floating_point():
+        return data
+    rows = torch.arange(len(data)).repeat_interleave(data.weights)
+    return LabelledSet(data.objects, data.labels, data.class_names).subset(rows)
 
 
 def _canonical_order(data: LabelledSet) -> Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from agrlearn.cli.runs import split_source
 from agrlearn.data.catalogue import open_source
 from agrlearn.errors import DataError
 from tests.cli.test_cli import call
@@ -176,6 +177,48 @@ def test_unknown_columns_name_the_closest(tmp_path, capsys):
     write_rows(tmp_path / "t.csv", ["review", "label"], REVIEWS)
     assert call("train", tmp_path / "t.csv", "--text-column", "revew") == 2
     assert "did you mean 'review'" in capsys.readouterr().err
+
+
+def test_predictions_name_the_rows_that_they_are_of(tmp_path, capsys):
+    write_rows(tmp_path / "t.csv", ["x", "label"], [[number, "ab"[number % 2]] for number in range(20)])
+    run = tmp_path / "run"
+    assert call("train", tmp_path / "t.csv", "--run-dir", run, *FAST) == 0
+    (tmp_path / "new.csv").write_text("x\n1\nhuh\n3\n\n4,4\n5\n")
+    assert call("predict", run, tmp_path / "new.csv", "--skip-bad") == 0
+    assert "left out 2 that cannot be read, listed in" in capsys.readouterr().out
+    rows = list(csv.DictReader((run / "predictions.csv").open()))
+    assert [(row["object"], row["where"]) for row in rows] == [("0", "row 2"), ("2", "row 4"), ("4", "row 7")]
+    left_out = run / "predictions.left_out.tsv"
+    assert [line.split("\t")[0] for line in left_out.read_text().splitlines()] == ["row 3", "row 6"]
+    assert call("predict", run, tmp_path / "t.csv") == 0
+    assert not left_out.exists()
+
+
+def test_predictions_name_the_files_that_they_are_of(tmp_path):
+    write_images(tmp_path / "pets", count=4)
+    run = tmp_path / "run"
+    assert call("train", tmp_path / "pets", "--image-size", 8, "--run-dir", run, *FAST) == 0
+    broken = tmp_path / "pets" / "cat" / "1.jpg"
+    broken.write_bytes(b"no picture")
+    for folder in (tmp_path / "pets", tmp_path / "pets" / "cat"):
+        assert call("predict", run, folder, "--skip-bad", "--output", tmp_path / "p.csv") == 0
+        found = {row["where"]: row["object"] for row in csv.DictReader((tmp_path / "p.csv").open())}
+        files = [str(file) for file in sorted(folder.rglob("*.*"))]
+        assert found == {file: str(number) for number, file in enumerate(files) if file != str(broken)}
+        assert (tmp_path / "p.left_out.tsv").read_text().startswith(f"{broken}\t")
+
+
+def test_some_of_every_class_is_left_to_train_on(tmp_path):
+    write_rows(tmp_path / "t.csv", ["x", "label"], [[1, "a"], [2, "a"], [3, "b"], [4, "b"], [5, "b"]])
+    for fraction in (0.01, 0.5, 0.8, 0.99):
+        for part in split_source(open_source(str(tmp_path / "t.csv")), fraction):
+            assert part.labels.bincount(minlength=2).min() >= 1
+
+
+def test_sentences_are_not_given_to_a_network_of_vectors(tmp_path, capsys):
+    write_rows(tmp_path / "t.csv", ["review", "label"], REVIEWS)
+    assert call("train", tmp_path / "t.csv", "--network", "mlp", "--run-dir", tmp_path / "run") == 2
+    assert "mlp does not take sentences" in capsys.readouterr().err
 
 
 def test_a_class_with_one_object_cannot_be_held_out(tmp_path, capsys):

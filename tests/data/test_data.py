@@ -1,6 +1,7 @@
 """Data sources: what they read, and what they say to what they cannot read."""
 
 import re
+import warnings
 
 import numpy
 import pytest
@@ -74,6 +75,21 @@ def test_arrays_become_vectors_or_images_with_channels_first(shape, expected):
         assert torch.equal(objects[0, :, 2, 4], torch.from_numpy(array[0, 2, 4]).float())
 
 
+@pytest.mark.parametrize("start", [1.7e9, 1_700_000_000])
+def test_a_feature_that_float32_makes_constant_is_warned_of(start, tmp_path):
+    times = numpy.array([start, start + 60, start + 60])[:, None]
+    message = "feature 1 goes from 17.* to 17.*60.*, which float32 cannot tell apart"
+    numpy.savez(tmp_path / "times.npz", x=numpy.hstack([times % 60, times, 0 * times]))
+    with pytest.warns(UserWarning, match=message):
+        open_source(str(tmp_path / "times.npz"))
+    (tmp_path / "times.csv").write_text("a,b,label\n1,1700000000,x\n2,1700000060,y\n")
+    with pytest.warns(UserWarning, match=message):
+        open_source(str(tmp_path / "times.csv"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        objects_from_array(numpy.hstack([times - start, 0 * times + start]))
+
+
 @pytest.mark.parametrize(
     ("labels", "names"),
     [
@@ -81,12 +97,20 @@ def test_arrays_become_vectors_or_images_with_channels_first(shape, expected):
         ([7, -2, 7], ("-2", "7")),
         ([1.0, 0.0, 1.0], ("0", "1")),
         ([True, False, True], ("False", "True")),
+        (numpy.array(["b", "a", "b"], dtype=object), ("a", "b")),
+        (numpy.array([7, -2, 7], dtype=object), ("-2", "7")),
     ],
 )
 def test_labels_of_any_kind_become_class_numbers(labels, names):
     made = LabelledSet.of(torch.zeros(3, 2), labels)
     assert made.labels.tolist() == [1, 0, 1]
     assert made.class_names == names
+
+
+@pytest.mark.parametrize("missing", [None, numpy.nan])
+def test_a_missing_label_is_no_name(missing):
+    with pytest.raises(DataError, match="whole numbers or names"):
+        LabelledSet.of(torch.zeros(2, 2), numpy.array(["a", missing], dtype=object))
 
 
 def test_labels_take_the_class_numbers_of_training():
@@ -131,6 +155,19 @@ def test_files_that_are_missing_or_of_another_kind_get_a_sentence(tmp_path):
         open_source(str(tmp_path / "notes.txt"))
     with pytest.raises(UnknownNameError, match="did you mean 'digits'"):
         open_source("digit")
+
+
+@pytest.mark.parametrize("option", ["image_size", "text_column", "label_column"])
+def test_options_that_the_data_have_no_use_for_are_refused(option, tmp_path):
+    numpy.savez(tmp_path / "a.npz", x=numpy.zeros((3, 2)), y=numpy.arange(3))
+    (tmp_path / "a.csv").write_text("x,label\n1,a\n2,b\n")
+    (tmp_path / "images" / "cat").mkdir(parents=True)
+    useless = ["digits", tmp_path / "a.npz", tmp_path / ("a.csv" if option == "image_size" else "images")]
+    for data in useless:
+        with pytest.raises(
+            DataError, match=rf"--{option.replace('_', '-')} 8 has no meaning for \S+, an? .*leave it out"
+        ):
+            open_source(str(data), **{option: 8 if option == "image_size" else "8"})
 
 
 def test_a_pickle_in_an_npz_file_is_not_run(tmp_path):

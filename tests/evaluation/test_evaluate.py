@@ -7,7 +7,7 @@ from sklearn.metrics import log_loss
 from torch.utils.data import TensorDataset
 
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.errors import ShapeError
+from agrlearn.errors import DataError
 from agrlearn.evaluation.evaluate import evaluate, score
 from agrlearn.evaluation.throughput import objects_per_second
 from agrlearn.prediction.predict import answers_of, predict
@@ -64,8 +64,10 @@ def test_any_dataset_of_pairs_can_be_evaluated(vectors, make_mlp):
     pairs = TensorDataset(vectors.objects, vectors.labels)
     assert evaluate(network, pairs).nll == pytest.approx(evaluate(network, vectors).nll)
     foreign = LabelledSet(vectors.objects, vectors.labels + 3, tuple("abcdef"))
-    with pytest.raises(ShapeError, match="does not fit a network of 3 classes"):
+    with pytest.raises(DataError, match="does not fit a network of 3 classes"):
         evaluate(network, foreign)
+    with pytest.raises(DataError, match="empty"):
+        evaluate(network, TensorDataset(vectors.objects[:0], vectors.labels[:0]))
 
 
 def test_throughput_counts_objects(vectors, make_mlp):

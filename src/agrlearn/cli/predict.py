@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agrlearn.cli.runs import PredictionOptions
+from agrlearn.cli.runs import BAD_FILE, PredictionOptions
 
 _DEFAULTS = PredictionOptions()
 
@@ -21,8 +21,9 @@ def predict(
 ) -> None:
     """Predict every object of DATA with the network of RUN.
 
-    The CSV file has a line for each object, in order: its number, the most probable class, that class's probability,
-    and the probability of every class.
+    The CSV file has a line for each object, in order: its number in DATA (from 0, counting what is left out), its row
+    or file where DATA is a table or a folder, the most probable class, that class's probability, and the probability
+    of every class. What --skip-bad leaves out is listed beside the CSV file, in predictions.left_out.tsv.
 
     Parameters
     ----------
@@ -41,13 +42,15 @@ def predict(
     import io
 
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, tell_about
+    from agrlearn.cli.runs import check_shapes, list_bad, make_protocol, open_like_training, open_run, tell_about
     from agrlearn.files import write_atomically
     from agrlearn.prediction.predict import predict as predict_objects
 
     built, class_names = open_run(run, options.network)
     source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir)
-    tell_about(source)
+    file = output or run / "predictions.csv"
+    left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
+    tell_about(source, left_out)
     check_shapes(built, source.unseen.objects, data)
     chosen = make_protocol(protocol, run, options)
     engine = start_engine()
@@ -59,11 +62,13 @@ def predict(
         return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["object", "prediction", "confidence", *class_names])
+    places = source.unseen.places
+    table.writerow(["object", *(["where"] if places else []), "prediction", "confidence", *class_names])
     confidences, winners = probabilities.max(dim=1)
-    rows = zip(winners.tolist(), confidences.tolist(), probabilities.tolist(), strict=True)
-    for number, (winner, confidence, row) in enumerate(rows):
-        table.writerow([number, class_names[winner], f"{confidence:.6g}", *(f"{value:.6g}" for value in row)])
-    file = output or run / "predictions.csv"
+    named = places or ((number,) for number in range(len(probabilities)))
+    rows = zip(named, winners.tolist(), confidences.tolist(), probabilities.tolist(), strict=True)
+    for place, winner, confidence, row in rows:
+        table.writerow([*place, class_names[winner], f"{confidence:.6g}", *(f"{value:.6g}" for value in row)])
+    list_bad(source, left_out)
     write_atomically(file, text.getvalue())
     print(f"{len(probabilities):,} predictions in {file}")

@@ -78,7 +78,7 @@ class ResourceOptions:
 
 
 _DATA_FILE = "data.json"
-_BAD_FILE = "left_out.tsv"
+BAD_FILE = "left_out.tsv"
 
 
 def split_source(source: "Source", fraction: float) -> "tuple[LabelledSet, LabelledSet | None]":
@@ -103,7 +103,8 @@ def split_source(source: "Source", fraction: float) -> "tuple[LabelledSet, Label
                 f"{source.name} has a single object of the class {name!r}, too few to hold one out; add more, or "
                 "train on all with --validation-fraction 0"
             )
-        held_out[members[: max(1, round(fraction * len(members)))]] = True
+        share = round(fraction * len(members))
+        held_out[members[: min(max(1, share), len(members) - 1)]] = True
     return everything.subset(order[~held_out[order]]), everything.subset(order[held_out[order]])
 
 
@@ -118,8 +119,17 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
         preparation=source.preparation,
     )
     write_atomically(run_dir / _DATA_FILE, json.dumps(about.model_dump()) + "\n")
+    list_bad(source, run_dir / BAD_FILE)
+
+
+def list_bad(source: "Source", file: Path) -> None:
+    """List what was left out of the source and why; where nothing was, an earlier list is removed."""
+    from agrlearn.files import write_atomically
+
     if source.bad:
-        write_atomically(run_dir / _BAD_FILE, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
+        write_atomically(file, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
+    else:
+        file.unlink(missing_ok=True)
 
 
 def _lasting_name(source: "Source") -> str:
@@ -143,14 +153,14 @@ def part_to_measure(source: "Source", run_dir: Path, class_names: tuple[str, ...
     return held_out, f"{len(held_out):,} held-out objects of {source.name}"
 
 
-def tell_about(source: "Source", run_dir: Path | None = None) -> None:
-    """Say aloud what was guessed and what was left out."""
+def tell_about(source: "Source", bad_file: Path | None = None) -> None:
+    """Say aloud what was guessed and what was left out, which `bad_file` lists."""
     if not speaks():
         return
     for remark in source.remarks:
         print(f"{source.name}: {remark}")
     if source.bad:
-        where = f", listed in {run_dir / _BAD_FILE}" if run_dir else ""
+        where = f", listed in {bad_file}" if bad_file else ""
         print(f"{source.name}: left out {len(source.bad)} that cannot be read{where}")
 
 

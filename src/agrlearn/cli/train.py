@@ -83,7 +83,7 @@ def train(
     from rich.console import Console
 
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import remember_data, split_source, tell_about
+    from agrlearn.cli.runs import BAD_FILE, remember_data, split_source, tell_about
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
@@ -100,7 +100,7 @@ def train(
         skip_bad=skip_bad,
     )
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
-    tell_about(source, folder)
+    tell_about(source, folder / BAD_FILE)
     train_set, validation_set = split_source(source, validation_fraction)
     built = _build(network, net or {}, train_set, source.preparation, fold, recipe.seed)
     engine = start_engine(precision)
@@ -180,7 +180,7 @@ def _build(
     parameters = inspect.signature(builder).parameters
     defaults = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
     own = _typed_options(chosen, defaults, options)
-    if "vocabulary" in defaults and "words" in preparation:
+    if "words" in preparation:
         own["vocabulary"] = Vocabulary(tuple(preparation["words"]), preparation["length"]).size
     return build_network(chosen, **common, **own)
 

@@ -1,5 +1,6 @@
 """Plain arrays, in memory or in an .npz file, become objects."""
 
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -22,7 +23,8 @@ def objects_from_array(array: Any, *, origin: str = "the data set") -> Tensor:
 
     Args:
         array: (objects, features) for vectors, (objects, height, width) for grey images, or images with their channels
-            second or last. Bytes stay bytes, everything else becomes float32.
+            second or last. Bytes stay bytes, everything else becomes float32; a feature that varies, but less than
+            float32 can tell, is warned of.
     Returns:
         (objects, features) or (objects, channels, height, width).
 
@@ -45,12 +47,29 @@ def objects_from_array(array: Any, *, origin: str = "the data set") -> Tensor:
         values = values.transpose(0, 3, 1, 2)
     if values.dtype.kind == "b":
         values = values.astype(numpy.uint8)
-    elif values.dtype != numpy.uint8:
+    exact = values
+    if values.dtype != numpy.uint8:
         with numpy.errstate(over="ignore"):  # too large for float32: found as infinite below
             values = values.astype(numpy.float32)
     objects = torch.from_numpy(numpy.ascontiguousarray(values))
     check_finite(objects, origin=origin)
+    if values.ndim == 2 and values.dtype != exact.dtype:
+        _warn_of_lost_features(exact, values, origin)
     return objects
+
+
+def _warn_of_lost_features(exact: numpy.ndarray, rounded: numpy.ndarray, origin: str) -> None:
+    """Tell of features that rounding has made constant, as it does to neighbouring times in seconds since 1970."""
+    constant = numpy.flatnonzero(rounded.max(axis=0) == rounded.min(axis=0))
+    lost = [feature for feature in constant if (exact[:, feature] != exact[0, feature]).any()]
+    if lost:
+        low, high = exact[:, lost[0]].min(), exact[:, lost[0]].max()
+        others = f" (so it is with {len(lost) - 1} more)" if len(lost) > 1 else ""
+        warnings.warn(
+            f"{origin}: feature {lost[0]} goes from {low} to {high}, which float32 cannot tell apart, so that nothing "
+            f"can be learned from it{others}; subtract its mean first, as scikit-learn's StandardScaler does",
+            stacklevel=3,
+        )
 
 
 def check_finite(objects: Tensor, *, origin: str = "the data set") -> None:

@@ -33,13 +33,16 @@ def open_source(
     Args:
         data_dir: the folder of data sets as they are published; by default that of the environment variable
             AGRLEARN_DATA, or ~/.cache/agrlearn.
-        image_size: pixels a side to which a folder's images are brought; 32 by default.
-        text_column, label_column: of a table, where they are not to be guessed.
+        image_size: pixels a side to which a folder's images are brought; 32 by default. Refused for other data.
+        text_column, label_column: of a table, where they are not to be guessed. Refused for other data.
         skip_bad: leave out what cannot be read instead of refusing the whole; `Source.bad` lists it.
         preparation: `Source.preparation` of the data a network was trained on, so that these become the same objects.
     """
     path = Path(name_or_path)
+    for_images = {"--image-size": image_size}
+    for_tables = {"--text-column": text_column, "--label-column": label_column}
     if name_or_path in DATASETS:
+        _refuse_unused(name_or_path, "a data set by name", {**for_tables, **for_images})
         return DATASETS[name_or_path](data_folder(data_dir))
     if not path.exists():
         if not path.suffix and len(path.parts) == 1:
@@ -47,19 +50,28 @@ def open_source(
         raise DataError(f"there is no file or folder {name_or_path}; give one, or a data set: {', '.join(DATASETS)}")
     before = check_preparation(preparation or {})
     if is_image_folder(path):
+        _refuse_unused(name_or_path, "a folder of images", for_tables)
         size = before.get("size", DEFAULT_SIZE) if image_size is None else image_size
         return read_image_folder(path, size=size, skip_bad=skip_bad)
     if path.suffix in READERS:
+        _refuse_unused(name_or_path, "a table", for_images)
         earlier = before if before.get("kind") in ("text", "table") else None
         return read_table(
             path, text_column=text_column, label_column=label_column, skip_bad=skip_bad, preparation=earlier
         )
     if path.suffix == ".npz":
+        _refuse_unused(name_or_path, "an .npz file", {**for_tables, **for_images})
         return Source(name_or_path, train=read_npz(path))
     raise DataError(
         f"{name_or_path} is none of the kinds that can be read: .npz, {', '.join(READERS)}, or a folder with a folder "
         "of images for each class"
     )
+
+
+def _refuse_unused(name: str, kind: str, options: dict[str, Any]) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise DataError(f"{option} {value} has no meaning for {name}, {kind}; leave it out")
 
 
 def digits(folder: Path | None = None) -> Source:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.preparation import LARGEST_SIZE
-from agrlearn.data.sources import BadObject, Part, Source
+from agrlearn.data.sources import BadObject, Part, Place, Source
 from agrlearn.errors import DataError
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".webp"}
@@ -33,8 +33,8 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
     bad: list[BadObject] = []
     about = {"kind": "images", "size": size}
     if not any(child.is_dir() for child in path.iterdir()):
-        pixels, _ = _read_images(list(_image_files(path)), size, bad, skip_bad)
-        return Source(str(path), Part(pixels), bad=tuple(bad), preparation=about)
+        pixels, kept = _read_images(list(_image_files(path)), size, bad, skip_bad)
+        return Source(str(path), Part(pixels, places=list(kept.values())), bad=tuple(bad), preparation=about)
     children = {child.name: child for child in path.iterdir() if child.is_dir()}
     test = next((children[name] for name in _TEST_NAMES if name in children), None)
     if "train" not in children or test is None:
@@ -61,14 +61,16 @@ def _read_part(folder: Path, size: int, bad: list[BadObject], skip_bad: bool) ->
     for name in files:
         if name not in labels:
             raise DataError(f"no image in {folder / name} can be read; remove the folder or mend its files")
-    return Part(pixels, numpy.array(labels)), tuple(files)
+    return Part(pixels, numpy.array(labels), list(kept.values())), tuple(files)
 
 
-def _read_images(files: list[Path], size: int, bad: list[BadObject], skip_bad: bool) -> tuple[Tensor, dict[Path, None]]:
+def _read_images(
+    files: list[Path], size: int, bad: list[BadObject], skip_bad: bool
+) -> tuple[Tensor, dict[Path, Place]]:
     """The pixels of the files that can be read, and which these are."""
     pixels = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
-    kept: dict[Path, None] = {}
-    for file in files:
+    kept: dict[Path, Place] = {}
+    for number, file in enumerate(files):
         try:
             pixels[len(kept)] = torch.from_numpy(_read_image(file, size)).permute(2, 0, 1)
         except Exception as error:  # image files break in many ways, and the library says so in many ways
@@ -79,7 +81,7 @@ def _read_images(files: list[Path], size: int, bad: list[BadObject], skip_bad: b
                 ) from error
             bad.append(BadObject(str(file), str(error)))
         else:
-            kept[file] = None
+            kept[file] = Place(number, str(file))
     return pixels[: len(kept)], kept
 
 

@@ -74,6 +74,8 @@ class LabelledSet(Dataset):
             )
         if len(values) == 0:
             raise DataError(f"{origin} is empty; expected at least one object")
+        if values.dtype == object and any(all(isinstance(value, kind) for value in values) for kind in (str, int)):
+            values = numpy.asarray(values.tolist())  # as pandas holds a column of names
         if values.dtype.kind == "f" and numpy.isfinite(values).all() and (values == values.round()).all():
             values = values.astype(numpy.int64)
         if values.dtype.kind not in "iubU":
@@ -131,11 +133,44 @@ class Batch(NamedTuple):
 
 
 def fetch(dataset: Dataset, indices: Tensor) -> tuple[Objects, Tensor]:
-    """The objects and labels at `indices` of any map-style Dataset whose items are (object, label)."""
+    """The objects and labels at `indices` of any map-style Dataset whose items are (object, label).
+
+    Returns:
+        (indices, ...) objects and (indices,) labels as int64; `check_range` compares these with the classes.
+    """
     if isinstance(dataset, LabelledSet):
         return take(dataset.objects, indices), dataset.labels[indices]
     objects, labels = default_collate([dataset[int(index)] for index in indices])
-    return objects, labels
+    return objects, _class_numbers(labels)
+
+
+def check_range(labels: Tensor, num_classes: int) -> None:
+    """Refuse labels that are none of a network's class numbers.
+
+    >>> check_range(torch.tensor([1, 2, 3]), num_classes=3)
+    Traceback (most recent call last):
+    agrlearn.errors.DataError: label 3 does not fit a network of 3 classes; expected class numbers from 0 to 2
+    """
+    lowest, highest = (int(label) for label in labels.aminmax())
+    if lowest < 0 or highest >= num_classes:
+        wrong = lowest if lowest < 0 else highest
+        raise DataError(
+            f"label {wrong} does not fit a network of {num_classes} classes; expected class numbers from 0 to "
+            f"{num_classes - 1}"
+        )
+
+
+def _class_numbers(labels: Any) -> Tensor:
+    """Labels as a Dataset of the user's own gives them, as (objects,) int64."""
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
+        came = labels.dtype if isinstance(labels, Tensor) else type(labels[0]).__name__
+        raise DataError(
+            f"expected a Dataset whose labels are whole numbers, got {came}; make them class numbers from 0, or use "
+            "LabelledSet.of(), which takes any labels"
+        )
+    if labels.numel() != len(labels):
+        raise DataError(f"expected one label for each object, got labels of shape {tuple(labels.shape[1:])}")
+    return labels.flatten().to(torch.int64)
 
 
 def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, workers: int = 0) -> Iterator[Batch]:
@@ -146,7 +181,7 @@ def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, wor
         return
     rest = [indices.tolist() for indices in sampler.batches(start)]
     for objects, labels in DataLoader(dataset, batch_sampler=rest, num_workers=workers):
-        yield Batch(objects, labels, None)
+        yield Batch(objects, _class_numbers(labels), None)
 
 
 @contextmanager

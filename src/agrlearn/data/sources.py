@@ -2,11 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError
 from agrlearn.grouping import Objects
+
+
+class Place(NamedTuple):
+    """Where an object stands in its source."""
+
+    number: int
+    """Its number from 0; objects that were left out are counted too."""
+    name: str
+    """Its row or its file."""
 
 
 @dataclass(frozen=True)
@@ -15,6 +24,8 @@ class Part:
 
     objects: Objects
     labels: Any | None = None
+    places: Sequence[Place] | None = None
+    """Of each object, where the source has rows or files that have names."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 import csv
 import math
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy
-import torch
+from torch import Tensor
 
-from agrlearn.data.sources import BadObject, Part, Source
+from agrlearn.data.arrays import objects_from_array
+from agrlearn.data.sources import BadObject, Part, Place, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, look_up
 from agrlearn.files import parse_json
@@ -21,6 +22,8 @@ _LONGEST_ROW = 2**23  # bytes
 _MANY_CELLS, _CELLS_A_BYTE = 2**20, 20  # a parquet file with more of both is no data, but made to fill the memory
 Rows = list[tuple[int, dict[str, Any]]]
 """Each row with its number in the file, from 1."""
+Made = tuple[Tensor, Rows, dict[str, Any]]
+"""Objects, the rows that they were made of, and how."""
 
 
 def read_table(
@@ -40,12 +43,12 @@ def read_table(
     """
     if not path.is_file():
         raise DataError(f"{path} is not a file; expected a table")
-    bad: list[BadObject] = []
+    bad: dict[int, str] = {}
 
     def refuse(row: int, reason: str) -> None:
         if not skip_bad:
             raise DataError(f"{path}, row {row}: {reason}; mend it, or leave out bad rows with --skip-bad")
-        bad.append(BadObject(f"row {row}", reason))
+        bad[row] = reason
 
     rows = list(look_up(READERS, path.suffix, "kind of table")(path, refuse))
     if not rows:
@@ -66,9 +69,18 @@ def read_table(
         remarks.append(f"labels from the column {label!r}, objects from {read}")
     rows = _with_labels(rows, label, refuse)
     if text is not None:
-        return _sentences(path, rows, text, label, known, bad, remarks, refuse)
-    columns = known.get("columns") or [name for name in names if name != label]
-    return _vectors(path, rows, columns, label, bad, remarks, refuse)
+        objects, kept, about = _sentences(path, rows, text, known, refuse)
+    else:
+        columns = known.get("columns") or [name for name in names if name != label]
+        objects, kept, about = _vectors(path, rows, columns, refuse)
+    labels = None if label is None else numpy.array([str(row[label]) for _, row in kept])
+    return Source(
+        str(path),
+        Part(objects, labels, _places([number for number, _ in kept], bad)),
+        bad=tuple(BadObject(_row(number), reason) for number, reason in sorted(bad.items())),
+        remarks=tuple(remarks),
+        preparation={**about, "label": label},
+    )
 
 
 def _with_labels(rows: Rows, label: str | None, refuse: Callable[[int, str], None]) -> Rows:
@@ -83,32 +95,25 @@ def _with_labels(rows: Rows, label: str | None, refuse: Callable[[int, str], Non
     return kept
 
 
-def _sentences(
-    path: Path, rows: Rows, text: str, label: str | None, known: dict[str, Any], bad: list[BadObject],
-    remarks: list[str], refuse: Callable[[int, str], None],
-) -> Source:  # fmt: skip
-    kept = []
+def _sentences(path: Path, rows: Rows, text: str, known: dict[str, Any], refuse: Callable[[int, str], None]) -> Made:
+    kept: Rows = []
     for number, row in rows:
         if isinstance(row[text], str) and row[text].strip():
-            kept.append(row)
+            kept.append((number, row))
         else:
             refuse(number, f"the column {text!r} holds no text")
     _refuse_nothing(path, kept)
-    words = Vocabulary(tuple(known["words"]), known["length"]) if known else Vocabulary.of(row[text] for row in kept)
-    about = {"kind": "text", "text": text, "label": label, "words": list(words.words), "length": words.length}
-    objects = words.encode([row[text] for row in kept])
-    return Source(
-        str(path), Part(objects, _labels(kept, label)), bad=tuple(bad), remarks=tuple(remarks), preparation=about
-    )
+    texts = [row[text] for _, row in kept]
+    words = Vocabulary(tuple(known["words"]), known["length"]) if known else Vocabulary.of(texts)
+    about = {"kind": "text", "text": text, "words": list(words.words), "length": words.length}
+    return words.encode(texts), kept, about
 
 
-def _vectors(
-    path: Path, rows: Rows, columns: list[str], label: str | None, bad: list[BadObject], remarks: list[str],
-    refuse: Callable[[int, str], None],
-) -> Source:  # fmt: skip
+def _vectors(path: Path, rows: Rows, columns: list[str], refuse: Callable[[int, str], None]) -> Made:
     if not columns:
         raise DataError(f"{path} has no column beside the label; expected text or numbers to classify")
-    kept, values = [], []
+    kept: Rows = []
+    values = []
     for number, row in rows:
         numbers = []
         for column in columns:
@@ -124,18 +129,20 @@ def _vectors(
                 break
             numbers.append(value)
         else:
-            kept.append(row)
+            kept.append((number, row))
             values.append(numbers)
     _refuse_nothing(path, kept)
-    about = {"kind": "table", "columns": columns, "label": label}
-    objects = torch.tensor(values, dtype=torch.float32)
-    return Source(
-        str(path), Part(objects, _labels(kept, label)), bad=tuple(bad), remarks=tuple(remarks), preparation=about
-    )
+    return objects_from_array(values, origin=str(path)), kept, {"kind": "table", "columns": columns}
 
 
-def _labels(rows: list[dict[str, Any]], label: str | None) -> numpy.ndarray | None:
-    return None if label is None else numpy.array([str(row[label]) for row in rows])
+def _places(kept: list[int], bad: Iterable[int]) -> list[Place]:
+    """Where the kept rows stand among all rows; their numbers in the file count the header and blank lines too."""
+    position = {number: place for place, number in enumerate(sorted([*kept, *bad]))}
+    return [Place(position[number], _row(number)) for number in kept]
+
+
+def _row(number: int) -> str:
+    return f"row {number}"
 
 
 def _refuse_nothing(path: Path, kept: list[Any]) -> None:

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, fetch
-from agrlearn.errors import ShapeError
+from agrlearn.data.labelled import LabelledSet, check_range, fetch
+from agrlearn.errors import DataError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.prediction.predict import answers_of
 from agrlearn.prediction.protocols import PredictionProtocol
@@ -78,12 +78,13 @@ def evaluate(
     sharded: bool = False,
 ) -> Evaluation:
     """Predict `test_set` and compare with its labels; the arguments are those of `predict`."""
+    if len(test_set) == 0:  # type: ignore[arg-type]
+        raise DataError("the data set to evaluate on is empty; expected at least one object")
     if isinstance(test_set, LabelledSet):
         objects, labels = test_set.objects, test_set.labels
     else:
         objects, labels = fetch(test_set, torch.arange(len(test_set)))  # type: ignore[arg-type]
-    if int(labels.max()) >= network.num_classes:
-        raise ShapeError(f"label {int(labels.max())} does not fit a network of {network.num_classes} classes")
+    check_range(labels, network.num_classes)
     total = torch.zeros(len(labels), network.num_classes)
     votes = torch.zeros(len(labels), network.num_classes)
     wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)

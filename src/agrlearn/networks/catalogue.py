@@ -62,7 +62,10 @@ def build_network(
     """
     name = name or default_network(object_shape, tokens=objects is not None and objects.dtype == torch.int64)
     builder = look_up(NETWORKS, name, "network")
-    known = [key for key, value in inspect.signature(builder).parameters.items() if value.kind is value.KEYWORD_ONLY]
+    known = _options_of(builder)
+    if "vocabulary" in options and "vocabulary" not in known:
+        readers = [reader for reader, other in NETWORKS.items() if "vocabulary" in _options_of(other)]
+        raise RecipeError(f"{name} does not take sentences; the networks that do are: {', '.join(readers)}")
     for option in options:
         look_up(dict.fromkeys(known), option, f"option of {name}")
     if fold < 1:
@@ -88,6 +91,11 @@ def default_network(object_shape: tuple[int, ...], *, tokens: bool = False) -> s
     if tokens:
         return "sentence-cnn"
     return "small-cnn" if len(object_shape) == 3 else "mlp"
+
+
+def _options_of(builder: Callable[..., AggregatedClassifier]) -> list[str]:
+    parameters = inspect.signature(builder).parameters
+    return [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
 
 
 def standardizers(network: nn.Module) -> list[Standardize]:

@@ -12,7 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, batches, told_of_lost_workers
+from agrlearn.data.labelled import LabelledSet, batches, check_range, told_of_lost_workers
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
@@ -129,6 +129,8 @@ def _train(
             sampler.set_epoch(state.epoch)
             seed_torch(derive_seed(recipe.seed, state.epoch, *own), engine.device)
             for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
+                if not exact and labels.device.type == "cpu":  # on a GPU, to look would be to wait for it
+                    check_range(labels, network.num_classes)
                 keys = (recipe.seed, state.epoch, state.step)
                 seed_torch(derive_seed(*keys, *own), engine.device)
                 set_learning_rate(optimizer, recipe, state.epoch + state.step / steps)
@@ -217,6 +219,8 @@ def _check(
             f"the data set has {train_set.num_classes} classes, the network {network.num_classes}; "
             f"build it with num_classes={train_set.num_classes}"
         )
+    if validation_set is not None and len(validation_set) == 0:  # type: ignore[arg-type]
+        raise DataError("the validation set is empty; pass at least one object, or none at all as None")
     if recipe.patience is not None and validation_set is None:
         raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
     if recipe.track_information:
