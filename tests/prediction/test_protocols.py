@@ -102,12 +102,23 @@ def test_every_protocol_gives_a_distribution_for_every_object_and_leaves_the_net
     objects = torch.rand(11, *SHAPE)
     protocol = Contextual(torch.rand(5, *SHAPE)) if name == "contextual" else name
     network = make_network(3).train()
+    frozen = next(module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)).eval()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     result = predict(network, objects, protocol, batch_size=4)
     assert result.shape == (11, 3)
     assert torch.allclose(result.sum(dim=1), torch.ones(11), atol=1e-5)
-    assert network.training
+    assert [module for module in network.modules() if not module.training] == [frozen]
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
+
+
+def test_between_two_batches_nothing_is_left_in_the_modes_of_prediction():
+    network = make_network(2).train()
+    answers = answers_of(network, torch.rand(5, *SHAPE), batch_size=2)
+    for _ in range(2):
+        next(answers)
+        assert network.training
+        assert not torch.is_inference_mode_enabled()
+        network(torch.rand(3, 2, *SHAPE)).sum().backward()
 
 
 def test_the_layers_before_the_join_run_once_per_object():
