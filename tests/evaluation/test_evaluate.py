@@ -61,6 +61,14 @@ def test_batched_heads_are_judged_on_the_objects_that_sat_in_their_slot(vectors,
     assert result.head_disagreement == 0.0
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [(torch.float64, 1e-5), (torch.bfloat16, 0.05)])
+def test_networks_of_every_precision_are_judged_alike(vectors, make_mlp, precision, tolerance):
+    network = make_mlp(2)
+    expected = evaluate(network, vectors)
+    found = evaluate(network.to(precision), vectors)
+    assert (found.nll, found.brier) == pytest.approx((expected.nll, expected.brier), abs=tolerance)
+
+
 class NamesAnObjectThatIsNotThere(Replicated):
     def answers(self, *arguments):
         for answers in super().answers(*arguments):

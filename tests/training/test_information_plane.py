@@ -103,11 +103,11 @@ def test_a_network_whose_information_is_known_is_placed_where_it_belongs():
     assert plane != measure_information(network, held_out, seed=1)
 
 
-def test_measuring_leaves_every_module_in_its_own_mode(vectors):
+def test_measuring_takes_any_precision_and_leaves_every_module_in_its_own_mode(vectors):
     encoder = nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4))
     network = AggregatedClassifier(encoder, features=4, fold=2, num_classes=3, join="features", noise=0.3)
     encoder[1].eval()
-    plane = measure_information(network, vectors)
+    plane = measure_information(network.double(), vectors)
     assert 0 < plane.x_information_lower <= min(plane.x_information_upper, math.log(150))
     assert [module for module in network.modules() if not module.training] == [encoder[1]]
     with pytest.raises(RuntimeError):

@@ -12,7 +12,7 @@ from agrlearn.data.labelled import LabelledSet, fetch
 from agrlearn.errors import ShapeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.modes import evaluating
-from agrlearn.prediction.predict import answers_of
+from agrlearn.prediction.predict import answers_of, probability_type
 from agrlearn.prediction.protocols import PredictionProtocol
 from agrlearn.ranks import sum_over_ranks
 
@@ -85,7 +85,7 @@ def evaluate(
         objects, labels = fetch(test_set, torch.arange(len(test_set)))  # type: ignore[arg-type]
     if int(labels.max()) >= network.num_classes:
         raise ShapeError(f"label {int(labels.max())} does not fit a network of {network.num_classes} classes")
-    total = torch.zeros(len(labels), network.num_classes)
+    total = torch.zeros(len(labels), network.num_classes, dtype=probability_type(network))
     votes = torch.zeros(len(labels), network.num_classes)
     wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)
     start = time.perf_counter()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from agrlearn.errors import ShapeError, look_up
-from agrlearn.grouping import Objects, first_tensor, group, replicate, ungroup
+from agrlearn.grouping import Objects, first_tensor, group, map_objects, replicate, ungroup
 from agrlearn.networks.joins import JOINS, is_slot_blind
 
 
@@ -103,6 +103,15 @@ class AggregatedClassifier(nn.Module):
         """A draw of the stochastic bottleneck around its mean `t`."""
         drawn = torch.randn(t.shape, generator=random, device=random.device if random else t.device, dtype=t.dtype)
         return t + self.noise * drawn.to(t.device)
+
+    def placed(self, objects: Objects) -> Objects:
+        """Objects on the network's device, and fractions in its precision where that is another than single."""
+        weight = self.head.weight
+        # As Fabric does in training, which hands a network of single precision its objects as they are.
+        precision = None if weight.dtype == torch.float32 else weight.dtype
+        return map_objects(
+            lambda tensor: tensor.to(weight.device, precision if tensor.is_floating_point() else None), objects
+        )
 
     def heads(self, t: Tensor) -> Tensor:
         """Logits of every slot's label: (groups, features) -> (groups, fold, classes)."""

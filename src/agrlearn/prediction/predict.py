@@ -38,9 +38,10 @@ def predict(
         sharded: share the batches between the processes of torch.distributed, all of which must call this; each is
             given all predictions.
     Returns:
-        (objects, classes) probabilities on the CPU.
+        (objects, classes) probabilities on the CPU, in double precision from a network of doubles and in single
+        precision otherwise.
     """
-    total = torch.zeros(count_objects(objects), network.num_classes)
+    total = torch.zeros(count_objects(objects), network.num_classes, dtype=probability_type(network))
     counts = torch.zeros(len(total), 1)
     stream = answers_of(
         network, objects, protocol, batch_size=batch_size, samples=samples, seed=seed,
@@ -85,12 +86,13 @@ def answers_of(
     if samples < 0:
         raise RecipeError(f"samples is a number of draws, or 0 for the mean of the bottleneck, got {samples}")
     random = generator(seed)
+    precision = probability_type(network)
 
     def classify(shared: Objects, *, replicated: bool = False) -> Tensor:
         t = network.bottleneck_of_one(shared) if replicated else network.bottleneck_from(shared)
         if samples == 0 or network.noise == 0:
-            return network.heads(t).softmax(dim=-1).cpu()
-        draws = (network.heads(network.perturb(t, random)).softmax(dim=-1) for _ in range(samples))
+            return network.heads(t).softmax(dim=-1, dtype=precision).cpu()
+        draws = (network.heads(network.perturb(t, random)).softmax(dim=-1, dtype=precision) for _ in range(samples))
         return (sum(draws, start=torch.zeros(())) / samples).cpu()
 
     mine = slice(rank(), None, world_size()) if sharded else slice(None)
@@ -103,6 +105,11 @@ def answers_of(
         if answers is None:
             return
         yield answers
+
+
+def probability_type(network: AggregatedClassifier) -> torch.dtype:
+    """What the network's probabilities are kept in: its own precision, but single at least."""
+    return torch.promote_types(network.head.weight.dtype, torch.float32)
 
 
 def resolve_protocol(protocol: str | PredictionProtocol) -> PredictionProtocol:

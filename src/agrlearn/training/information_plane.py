@@ -7,7 +7,7 @@ from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
-from agrlearn.grouping import Objects, group, map_objects
+from agrlearn.grouping import group
 from agrlearn.information.plane import (
     gaussian_scores,
     label_bound,
@@ -65,8 +65,7 @@ def measure_information(network: AggregatedClassifier, held_out: Dataset, seed: 
     with evaluating(network.modules()):
         for part in chosen.split(_BATCH):
             objects, answers = fetch(held_out, part.flatten())
-            on_device: Objects = map_objects(lambda tensor: tensor.to(device), objects)
-            means.append(network.bottleneck(group(on_device, network.fold)))
+            means.append(network.bottleneck(group(network.placed(objects), network.fold)))
             labels.append(answers.to(device).view(-1, network.fold))
         mean, y = torch.cat(means), torch.cat(labels)
         t = network.perturb(mean, random)
