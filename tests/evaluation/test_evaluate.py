@@ -11,7 +11,9 @@ from agrlearn.errors import DataError
 from agrlearn.evaluation.evaluate import evaluate, score
 from agrlearn.evaluation.throughput import objects_per_second
 from agrlearn.prediction.predict import answers_of, predict
-from agrlearn.prediction.protocols import Batched
+from agrlearn.prediction.protocols import Batched, Replicated
+from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
 
 
 def test_scores_agree_with_scikit_learn_and_with_a_loop_over_bins():
@@ -57,6 +59,29 @@ def test_batched_heads_are_judged_on_the_objects_that_sat_in_their_slot(vectors,
     result = evaluate(network, vectors, Batched())
     assert result.head_errors == pytest.approx([w / a for w, a in zip(wrong, asked, strict=True)])
     assert result.head_disagreement == 0.0
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [(torch.float64, 1e-5), (torch.bfloat16, 0.05)])
+def test_networks_of_every_precision_are_judged_alike(vectors, make_mlp, precision, tolerance):
+    network = make_mlp(2)
+    expected = evaluate(network, vectors)
+    found = evaluate(network.to(precision), vectors)
+    assert (found.nll, found.brier) == pytest.approx((expected.nll, expected.brier), abs=tolerance)
+
+
+class NamesAnObjectThatIsNotThere(Replicated):
+    def answers(self, *arguments):
+        for answers in super().answers(*arguments):
+            yield answers._replace(objects=answers.objects + 1000)
+
+
+def test_an_error_in_evaluation_leaves_a_network_that_still_trains(vectors, make_mlp):
+    network = make_mlp(2).train()
+    with pytest.raises((IndexError, RuntimeError)) as kept_as_in_a_notebook:
+        evaluate(network, vectors, NamesAnObjectThatIsNotThere())
+    assert network.training
+    fit(network, vectors, Recipe(epochs=1, batch_size=16))
+    assert kept_as_in_a_notebook.tb is not None
 
 
 def test_any_dataset_of_pairs_can_be_evaluated(vectors, make_mlp):

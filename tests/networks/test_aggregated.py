@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from agrlearn.errors import RecipeError, RunError, ShapeError, UnknownNameError
 from agrlearn.grouping import group, replicate
@@ -76,6 +78,38 @@ def test_a_layer_that_reads_the_slots_side_by_side_reads_one_object_once(name, o
         layer.register_forward_hook(lambda layer, inputs, _, fold=network.fold: read.update({fold: inputs[0].shape}))
         network.bottleneck_of_one(network.shared(torch.rand(3, *SHAPES[name])))
     assert read[1] == read[4]
+
+
+class StandardizedWeights(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, self.weight / self.weight.std(dim=1, keepdim=True), self.bias)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (lambda: spectral_norm(nn.Linear(12, 4)), (6,)),
+        (lambda: weight_norm(nn.Linear(12, 4)), (6,)),
+        (lambda: prune.random_unstructured(nn.Linear(12, 4), "weight", 0.5), (6,)),
+        (lambda: StandardizedWeights(12, 4), (6,)),
+        (lambda: nn.Linear(12, 4), (2, 3)),
+    ],
+    ids=["spectral norm", "weight norm", "pruned", "derived", "matrices"],
+)
+def test_whatever_reads_the_slots_reads_one_object_as_it_reads_its_copies(layer, shape):
+    encoder = nn.Sequential(layer(), nn.BatchNorm1d(4))
+    network = AggregatedClassifier(encoder, features=4, fold=2, num_classes=3, join="features").eval()
+    objects = torch.rand(5, *shape)
+    expected = network.bottleneck(replicate(objects, 2))
+    torch.testing.assert_close(network.bottleneck_of_one(objects), expected)
+
+
+def test_a_weight_may_be_normalised_after_the_network_was_built():
+    network = build_network("mlp", object_shape=(6,), num_classes=5, fold=2).eval()
+    spectral_norm(network.encoder[0])
+    objects = network.shared(torch.rand(5, 6))
+    expected = network.bottleneck_from(replicate(objects, 2))
+    torch.testing.assert_close(network.bottleneck_of_one(objects), expected)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -102,6 +102,16 @@ def test_the_bottleneck_moves_with_exchanged_slots_unless_the_network_says_it_is
     assert not torch.allclose(image_network.bottleneck(pictures), image_network.bottleneck(pictures.flip(1)))
 
 
+@pytest.mark.parametrize("join", ["max", JOINS["max"]])
+def test_a_network_joined_by_the_maximum_knows_that_it_is_slot_blind(join):
+    blind, ordinary = (
+        AggregatedClassifier(nn.Linear(3, 4), features=4, fold=fold, num_classes=2, join=join) for fold in (2, 1)
+    )
+    with pytest.raises(RecipeError, match="slot-blind"):
+        predict(blind, torch.rand(5, 3), "batched")
+    assert predict(ordinary, torch.rand(5, 3), "batched").shape == (5, 2)
+
+
 def test_contextual_and_batched_refuse_a_slot_blind_network_unless_told_otherwise():
     network = _sentence_network(slotwise=False)
     sentences = torch.randint(1, 20, (5, 6))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agrlearn.errors import AgrLearnError, RecipeError, ShapeError, UnknownNameError
+from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.predict import answers_of, predict
@@ -102,12 +103,41 @@ def test_every_protocol_gives_a_distribution_for_every_object_and_leaves_the_net
     objects = torch.rand(11, *SHAPE)
     protocol = Contextual(torch.rand(5, *SHAPE)) if name == "contextual" else name
     network = make_network(3).train()
+    frozen = next(module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)).eval()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     result = predict(network, objects, protocol, batch_size=4)
     assert result.shape == (11, 3)
     assert torch.allclose(result.sum(dim=1), torch.ones(11), atol=1e-5)
-    assert network.training
+    assert [module for module in network.modules() if not module.training] == [frozen]
     assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
+
+
+def test_between_two_batches_nothing_is_left_in_the_modes_of_prediction():
+    network = make_network(2).train()
+    answers = answers_of(network, torch.rand(5, *SHAPE), batch_size=2)
+    for _ in range(2):
+        next(answers)
+        assert network.training
+        assert not torch.is_inference_mode_enabled()
+        network(torch.rand(3, 2, *SHAPE)).sum().backward()
+
+
+@pytest.mark.parametrize("protocol", [Replicated(), Batched(draws=2), Contextual(torch.rand(4, 6), draws=2)])
+@pytest.mark.parametrize(
+    ("precision", "given", "tolerance"),
+    [(torch.float64, torch.float64, 1e-6), (torch.bfloat16, torch.float32, 0.05), (torch.float16, torch.float32, 0.01)],
+)  # fmt: skip
+def test_networks_of_every_precision_predict_single_precision_at_least(precision, given, tolerance, protocol):
+    network = AggregatedClassifier(
+        torch.nn.Linear(12, 8), features=8, fold=2, num_classes=3, join="features", noise=0.1
+    ).eval()
+    objects = torch.rand(7, 6)
+    expected = predict(network, objects, protocol)
+    found = predict(network.to(precision), objects, protocol)
+    assert found.dtype == given
+    assert torch.allclose(found, expected.to(given), atol=tolerance)
+    assert torch.allclose(found.sum(dim=1), torch.ones(7, dtype=given), atol=1e-6)
+    assert predict(network, objects, protocol, samples=3).dtype == given
 
 
 def test_the_layers_before_the_join_run_once_per_object():
@@ -160,6 +190,16 @@ def test_costs_follow_the_protocols():
     assert shared == 16 * 9 * 1 * 4 + 4 * 9 * 4 * 8
     # Behind them 4 positions of 8->8 per slot, whose weights Replicated prediction sums over the slots first.
     assert cost["replicated"] == 4 * (cost["batched"] - shared) - 3 * 4 * 9 * 8 * 8 + shared
+
+
+@pytest.mark.parametrize("protocol", [Replicated(), Batched()])
+def test_costs_are_counted_wherever_the_network_is_and_leave_it_as_it_was(protocol):
+    network, one = make_network(4, join_after=2), torch.rand(1, *SHAPE)
+    expected = multiply_adds_per_object(network, one, protocol)
+    assert not any(module.training for module in network.modules())
+    assert multiply_adds_per_object(network.to("meta"), one, protocol) == expected
+    unprepared = AggregatedClassifier(torch.nn.Linear(12, 8), features=8, fold=2, num_classes=3, join="features")
+    assert multiply_adds_per_object(unprepared.double(), torch.rand(1, 6), protocol) > 0
 
 
 @pytest.mark.parametrize(

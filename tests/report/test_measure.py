@@ -1,5 +1,8 @@
 """What is measured for the page, held against the library's own evaluation."""
 
+import copy
+import dataclasses
+
 import pytest
 import torch
 
@@ -42,6 +45,15 @@ def test_measurements_agree_with_evaluate(trained, report):
         ("replicated", 1), *((name, draws) for name in ("batched", "contextual") for draws in (1, 2, 4)),
     }  # fmt: skip
     assert all(point.objects_per_second > 0 for point in found.dial)
+
+
+def test_a_network_of_doubles_is_measured_like_one_of_singles(trained):
+    facts, subjects = trained
+    subject = subjects[facts[2].folder]
+    doubled = dataclasses.replace(subject, network=copy.deepcopy(subject.network).double())
+    (single,), (double,) = (measure([[each]], dial=False) for each in (subject, doubled))
+    assert double.scores[0].nll == pytest.approx(single.scores[0].nll, abs=1e-5)
+    assert double.multiply_adds == single.multiply_adds
 
 
 def test_the_hardest_objects_come_first_with_every_heads_verdict(report):

@@ -103,6 +103,18 @@ def test_a_network_whose_information_is_known_is_placed_where_it_belongs():
     assert plane != measure_information(network, held_out, seed=1)
 
 
+def test_measuring_takes_any_precision_and_leaves_every_module_in_its_own_mode(vectors):
+    encoder = nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4))
+    network = AggregatedClassifier(encoder, features=4, fold=2, num_classes=3, join="features", noise=0.3)
+    encoder[1].eval()
+    plane = measure_information(network.double(), vectors)
+    assert 0 < plane.x_information_lower <= min(plane.x_information_upper, math.log(150))
+    assert [module for module in network.modules() if not module.training] == [encoder[1]]
+    with pytest.raises(RuntimeError):
+        measure_information(network, LabelledSet(torch.rand(9, 5), torch.arange(9) % 3, ("a", "b", "c")))
+    assert network.training
+
+
 def test_a_run_records_its_plane_and_resumes_to_the_same(vectors, make_mlp, tmp_path):
     fit(make_mlp(2, noise=0.3), vectors, Recipe(**TRACKED), vectors, tmp_path / "run")
     records = read_records(tmp_path / "run")

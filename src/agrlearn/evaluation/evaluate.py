@@ -11,7 +11,8 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet, check_range, fetch
 from agrlearn.errors import DataError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.prediction.predict import answers_of
+from agrlearn.networks.modes import evaluating
+from agrlearn.prediction.predict import answers_of, probability_type
 from agrlearn.prediction.protocols import PredictionProtocol
 from agrlearn.ranks import sum_over_ranks
 
@@ -85,7 +86,7 @@ def evaluate(
     else:
         objects, labels = fetch(test_set, torch.arange(len(test_set)))  # type: ignore[arg-type]
     check_range(labels, network.num_classes)
-    total = torch.zeros(len(labels), network.num_classes)
+    total = torch.zeros(len(labels), network.num_classes, dtype=probability_type(network))
     votes = torch.zeros(len(labels), network.num_classes)
     wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)
     start = time.perf_counter()
@@ -93,12 +94,13 @@ def evaluate(
         network, objects, protocol, batch_size=batch_size, samples=samples, allow_slot_blind=allow_slot_blind,
         sharded=sharded,
     )  # fmt: skip
-    for answers in stream:
-        total.index_add_(0, answers.objects, answers.probabilities)
-        chosen = answers.probabilities.argmax(dim=1)
-        votes.index_put_((answers.objects, chosen), torch.ones(len(chosen)), accumulate=True)
-        asked += answers.slots.bincount(minlength=network.fold)
-        wrong += answers.slots[chosen != labels[answers.objects]].bincount(minlength=network.fold)
+    with evaluating(network.modules()):
+        for answers in stream:
+            total.index_add_(0, answers.objects, answers.probabilities)
+            chosen = answers.probabilities.argmax(dim=1)
+            votes.index_put_((answers.objects, chosen), torch.ones(len(chosen)), accumulate=True)
+            asked += answers.slots.bincount(minlength=network.fold)
+            wrong += answers.slots[chosen != labels[answers.objects]].bincount(minlength=network.fold)
     if sharded:
         device = network.head.weight.device
         total, votes, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, votes, wrong, asked))

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from agrlearn.errors import ShapeError, look_up
-from agrlearn.grouping import Objects, first_tensor, group, replicate, ungroup
-from agrlearn.networks.joins import JOINS
+from agrlearn.grouping import Objects, first_tensor, group, map_objects, replicate, ungroup
+from agrlearn.networks.joins import JOINS, is_slot_blind
 
 
 class AggregatedClassifier(nn.Module):
@@ -26,7 +26,7 @@ class AggregatedClassifier(nn.Module):
         shared: layers that every object passes alone, before the join.
         noise: standard deviation of Gaussian noise on T while training, which makes T a stochastic representation
             with a finite I(X;T); in eval mode T is its mean.
-        slot_blind: whether exchanging two objects of a group leaves T as it is.
+        slot_blind: whether exchanging two objects of a group leaves T as it is, as it does after the max join anyway.
         slot_weights: names of the encoder's weights that read the slots side by side, in their second dimension, where
             they are all that does; found by itself for an encoder that is a Sequential.
 
@@ -53,7 +53,7 @@ class AggregatedClassifier(nn.Module):
         self.num_classes = num_classes
         self.features = features
         self.noise = noise
-        self.slot_blind = slot_blind
+        self.slot_blind = slot_blind or (fold > 1 and is_slot_blind(join))
         self.shared = nn.Identity() if shared is None else shared
         self.join = look_up(JOINS, join, "join") if isinstance(join, str) else join
         self.encoder = encoder
@@ -84,11 +84,17 @@ class AggregatedClassifier(nn.Module):
         A layer that reads the slots side by side need not read the same object `fold` times: its weights are summed
         over the slots instead.
         """
-        if self.fold == 1 or not self.slot_weights:
+        if self.fold == 1 or not (weights := self._read_slot_weights()):
             return self.bottleneck_from(replicate(shared_objects, self.fold))
-        weights = {name: self.encoder.get_parameter(name) for name in self.slot_weights}
         summed = {name: weight.unflatten(1, (self.fold, -1)).sum(dim=1) for name, weight in weights.items()}
-        return self._drawn(functional_call(self.encoder, summed, (shared_objects,)))
+        alone = self.join(replicate(shared_objects, 1))  # type: ignore[arg-type]
+        return self._drawn(functional_call(self.encoder, summed, (alone,)))
+
+    def _read_slot_weights(self) -> dict[str, Tensor]:
+        try:
+            return {name: self.encoder.get_parameter(name) for name in self.slot_weights}
+        except AttributeError:  # a weight that is computed, as by weight_norm, is no parameter and cannot be replaced
+            return {}
 
     def _drawn(self, t: Tensor) -> Tensor:
         return self.perturb(t) if self.noise > 0 and self.training else t
@@ -97,6 +103,15 @@ class AggregatedClassifier(nn.Module):
         """A draw of the stochastic bottleneck around its mean `t`."""
         drawn = torch.randn(t.shape, generator=random, device=random.device if random else t.device, dtype=t.dtype)
         return t + self.noise * drawn.to(t.device)
+
+    def placed(self, objects: Objects) -> Objects:
+        """Objects on the network's device, and fractions in its precision where that is another than single."""
+        weight = self.head.weight
+        # As Fabric does in training, which hands a network of single precision its objects as they are.
+        precision = None if weight.dtype == torch.float32 else weight.dtype
+        return map_objects(
+            lambda tensor: tensor.to(weight.device, precision if tensor.is_floating_point() else None), objects
+        )
 
     def heads(self, t: Tensor) -> Tensor:
         """Logits of every slot's label: (groups, features) -> (groups, fold, classes)."""
@@ -119,8 +134,9 @@ def _find_slot_weights(join: Callable[[Tensor], Tensor], encoder: nn.Module) -> 
     path, layer = "", encoder
     while isinstance(layer, nn.Sequential) and len(layer) > 0:
         path, layer = f"{path}0.", layer[0]
-    convolution = isinstance(layer, nn.modules.conv._ConvNd) and not layer.transposed and layer.groups == 1
+    # These very classes: one that is derived from them may work on its weights, as weight standardisation does.
+    convolution = type(layer) in (nn.Conv1d, nn.Conv2d, nn.Conv3d) and layer.groups == 1
     side_by_side = (join is JOINS["channels"] and convolution) or (
-        join is JOINS["features"] and isinstance(layer, nn.Linear)
+        join is JOINS["features"] and type(layer) is nn.Linear
     )
     return (f"{path}weight",) if side_by_side else ()

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import SLOT_DIMENSION, is_slot_blind, pool_globally, pool_slots
+from agrlearn.networks.joins import SLOT_DIMENSION, pool_globally, pool_slots
 from agrlearn.networks.standardize import Standardize
 
 _JOINS = ("channels", "width", "height", "max")
@@ -51,7 +51,6 @@ def join_layers(
         join=join,
         shared=nn.Sequential(Standardize(object_shape[0]), *layers[:shared_layers]),
         noise=noise,
-        slot_blind=fold > 1 and is_slot_blind(join),
     )
 
 

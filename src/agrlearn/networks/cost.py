@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from agrlearn.networks.modes import evaluating
+
 
 def count_parameters(module: nn.Module) -> int:
     """The number of trained parameters.
@@ -23,13 +25,8 @@ def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int
     >>> count_multiply_adds(nn.Linear(3, 2), torch.zeros(5, 3))
     30
     """
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.no_grad(), _Counter() as counter:
-            module(*inputs, **keywords)
-    finally:
-        module.train(was_training)
+    with evaluating(module.modules()), torch.no_grad(), _Counter() as counter:
+        module(*inputs, **keywords)
     return counter.operations // 2
 
 

@@ -122,7 +122,7 @@ def pool_globally(features: Tensor, reduce: str = "mean") -> Tensor:
     return look_up(_REDUCTIONS, reduce, "reduction")(features.flatten(2))
 
 
-def is_slot_blind(join: str, *, pooling: str = "mean", slotwise: bool = False) -> bool:
+def is_slot_blind(join: str | Callable[[Tensor], Tensor], *, pooling: str = "mean", slotwise: bool = False) -> bool:
     """Whether exchanging two objects of a group leaves the bottleneck as it was.
 
     The paper's sentence CNN is: padding keeps every window within one sentence, and the maximum over all windows
@@ -131,8 +131,8 @@ def is_slot_blind(join: str, *, pooling: str = "mean", slotwise: bool = False) -
     >>> is_slot_blind("tandem", pooling="max"), is_slot_blind("channels")
     (True, False)
     """
-    look_up(JOINS, join, "join")
-    return join == "max" or (join == "tandem" and pooling == "max" and not slotwise)
+    function = look_up(JOINS, join, "join") if isinstance(join, str) else join
+    return function is maximum or (function is tandem and pooling == "max" and not slotwise)
 
 
 def _expect_dimensions(groups: Tensor, join: str, *, at_least: int) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import is_slot_blind, pool_globally
+from agrlearn.networks.joins import pool_globally
 from agrlearn.networks.tokens import may_follow_words
 
 _FILTER_WIDTHS = (3, 4, 5)
@@ -52,7 +52,6 @@ def sentence_cnn(
         join=join,
         shared=MaxOverTime(vocabulary, embedding, maps * fold),
         noise=noise,
-        slot_blind=fold > 1 and is_slot_blind(join),
     )
 
 

@@ -13,6 +13,7 @@ def multiply_adds_per_object(network: AggregatedClassifier, one_object: Objects,
     Args:
         one_object: (1, ...).
     """
+    one_object = network.placed(one_object)
     if isinstance(protocol, Replicated):
         return count_multiply_adds(ReplicatedModel(network), one_object)
     shared = count_multiply_adds(network.shared, one_object)

@@ -1,14 +1,14 @@
 """Label distributions for objects, by any protocol."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from agrlearn.errors import RecipeError, ShapeError, look_up
 from agrlearn.grouping import Objects, count_objects
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.modes import evaluating
 from agrlearn.prediction.protocols import PROTOCOLS, Answers, Contextual, PredictionProtocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.seeding import generator
@@ -38,16 +38,19 @@ def predict(
         sharded: share the batches between the processes of torch.distributed, all of which must call this; each is
             given all predictions.
     Returns:
-        (objects, classes) probabilities on the CPU.
+        (objects, classes) probabilities on the CPU, in double precision from a network of doubles and in single
+        precision otherwise.
     """
-    total = torch.zeros(count_objects(objects), network.num_classes)
+    total = torch.zeros(count_objects(objects), network.num_classes, dtype=probability_type(network))
     counts = torch.zeros(len(total), 1)
-    for answers in answers_of(
+    stream = answers_of(
         network, objects, protocol, batch_size=batch_size, samples=samples, seed=seed,
         allow_slot_blind=allow_slot_blind, sharded=sharded,
-    ):  # fmt: skip
-        total.index_add_(0, answers.objects, answers.probabilities)
-        counts.index_add_(0, answers.objects, torch.ones(len(answers.objects), 1))
+    )  # fmt: skip
+    with evaluating(network.modules()):
+        for answers in stream:
+            total.index_add_(0, answers.objects, answers.probabilities)
+            counts.index_add_(0, answers.objects, torch.ones(len(answers.objects), 1))
     if sharded:
         device = network.head.weight.device
         total, counts = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, counts))
@@ -65,7 +68,10 @@ def answers_of(
     allow_slot_blind: bool = False,
     sharded: bool = False,
 ) -> Iterator[Answers]:
-    """Every answer by itself, batch after batch: what `predict` averages. The arguments are those of `predict`."""
+    """Every answer by itself, batch after batch: what `predict` averages. The arguments are those of `predict`.
+
+    Between two batches the network is in the mode it was in; many small ones are faster in eval mode.
+    """
     chosen = resolve_protocol(protocol)
     if chosen.tells_slots_apart and network.slot_blind and network.fold > 1 and not allow_slot_blind:
         raise RecipeError(
@@ -80,17 +86,30 @@ def answers_of(
     if samples < 0:
         raise RecipeError(f"samples is a number of draws, or 0 for the mean of the bottleneck, got {samples}")
     random = generator(seed)
+    precision = probability_type(network)
 
     def classify(shared: Objects, *, replicated: bool = False) -> Tensor:
         t = network.bottleneck_of_one(shared) if replicated else network.bottleneck_from(shared)
         if samples == 0 or network.noise == 0:
-            return network.heads(t).softmax(dim=-1).cpu()
-        draws = (network.heads(network.perturb(t, random)).softmax(dim=-1) for _ in range(samples))
+            return network.heads(t).softmax(dim=-1, dtype=precision).cpu()
+        draws = (network.heads(network.perturb(t, random)).softmax(dim=-1, dtype=precision) for _ in range(samples))
         return (sum(draws, start=torch.zeros(())) / samples).cpu()
 
-    with _evaluating(network), torch.inference_mode():
-        mine = slice(rank(), None, world_size()) if sharded else slice(None)
-        yield from chosen.answers(network, objects, batch_size, classify, mine)
+    mine = slice(rank(), None, world_size()) if sharded else slice(None)
+    stream = chosen.answers(network, objects, batch_size, classify, mine)
+    modules = tuple(network.modules())
+    while True:
+        # Not around the yield: an error between two batches would leave torch and the network in these modes.
+        with evaluating(modules), torch.inference_mode():
+            answers = next(stream, None)
+        if answers is None:
+            return
+        yield answers
+
+
+def probability_type(network: AggregatedClassifier) -> torch.dtype:
+    """What the network's probabilities are kept in: its own precision, but single at least."""
+    return torch.promote_types(network.head.weight.dtype, torch.float32)
 
 
 def resolve_protocol(protocol: str | PredictionProtocol) -> PredictionProtocol:
@@ -101,13 +120,3 @@ def resolve_protocol(protocol: str | PredictionProtocol) -> PredictionProtocol:
     if kind is Contextual:
         raise RecipeError("Contextual prediction needs training objects; pass Contextual(context=train_objects)")
     return kind()  # type: ignore[call-arg]
-
-
-@contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    was_training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(was_training)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.errors import RecipeError, ShapeError
-from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, take
+from agrlearn.grouping import Objects, count_objects, first_tensor, group, take
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.seeding import generator
 
@@ -166,8 +166,7 @@ class Contextual:
 
 def _shared(network: AggregatedClassifier, objects: Objects, indices: Tensor) -> Objects:
     """The shared layers' output for some objects, computed on the network's device."""
-    device = network.head.weight.device
-    return network.shared(map_objects(lambda tensor: tensor.to(device), take(objects, indices)))
+    return network.shared(network.placed(take(objects, indices)))
 
 
 def _seat(objects: Objects, groups: Objects, slot: int) -> Objects:

@@ -15,7 +15,7 @@ from agrlearn.grouping import Objects, map_objects, take
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.prediction.cost import multiply_adds_per_object
-from agrlearn.prediction.predict import answers_of
+from agrlearn.prediction.predict import answers_of, probability_type
 from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
 from agrlearn.report.objects import HardObject, show_object
 from agrlearn.seeding import generator
@@ -109,7 +109,8 @@ def reliability(probabilities: Tensor, labels: Tensor) -> tuple[Bin, ...]:
     """
     confidence, answer = probabilities.max(dim=1)
     right = (answer == labels).double()
-    places = torch.bucketize(confidence, torch.linspace(0, 1, _BINS + 1), right=True).clamp(1, _BINS) - 1
+    bounds = torch.linspace(0, 1, _BINS + 1, dtype=confidence.dtype)
+    places = torch.bucketize(confidence, bounds, right=True).clamp(1, _BINS) - 1
     bins = []
     for number in range(_BINS):
         here = places == number
@@ -135,7 +136,7 @@ def _sampled(subject: Subject) -> Subject:
 def _hear(subject: Subject) -> Tensor:
     """(objects, fold, classes): what each head says of each object, seated in every slot."""
     network, count = subject.network, len(subject.test_set)
-    heard = torch.zeros(count, network.fold, network.num_classes)
+    heard = torch.zeros(count, network.fold, network.num_classes, dtype=probability_type(network))
     for answers in answers_of(network, subject.test_set.objects, Replicated()):
         heard[answers.objects, answers.slots] = answers.probabilities
     return heard

@@ -7,7 +7,7 @@ from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
-from agrlearn.grouping import Objects, group, map_objects
+from agrlearn.grouping import group
 from agrlearn.information.plane import (
     gaussian_scores,
     label_bound,
@@ -15,6 +15,7 @@ from agrlearn.information.plane import (
     leave_one_out_label_information,
 )
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.modes import evaluating
 from agrlearn.seeding import generator
 
 _GROUPS_AT_MOST = 2048
@@ -60,18 +61,15 @@ def measure_information(network: AggregatedClassifier, held_out: Dataset, seed: 
     random = generator(seed)
     chosen = torch.stack([torch.randperm(total, generator=random)[:count] for _ in range(network.fold)], dim=1)
     device = network.head.weight.device
-    was_training = network.training
-    network.eval()
     means, labels = [], []
-    for part in chosen.split(_BATCH):
-        objects, answers = fetch(held_out, part.flatten())
-        on_device: Objects = map_objects(lambda tensor: tensor.to(device), objects)
-        means.append(network.bottleneck(group(on_device, network.fold)))
-        labels.append(answers.to(device).view(-1, network.fold))
-    mean, y = torch.cat(means), torch.cat(labels)
-    t = network.perturb(mean, random)
-    heads = torch.log_softmax(network.heads(t).double(), dim=-1)
-    network.train(was_training)
+    with evaluating(network.modules()):
+        for part in chosen.split(_BATCH):
+            objects, answers = fetch(held_out, part.flatten())
+            means.append(network.bottleneck(group(network.placed(objects), network.fold)))
+            labels.append(answers.to(device).view(-1, network.fold))
+        mean, y = torch.cat(means), torch.cat(labels)
+        t = network.perturb(mean, random)
+        heads = torch.log_softmax(network.heads(t).double(), dim=-1)
     scores = gaussian_scores(t, mean, network.noise)
     lower, upper = leave_one_out_bounds(scores)
     return InformationPlane(

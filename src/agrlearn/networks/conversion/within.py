@@ -4,8 +4,6 @@ The pieces are the same model, run with a `JoinPoint` in the place of the module
 lets everything before it see one placeholder object and goes on with the features it is given.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import Objects
 from agrlearn.networks.conversion.tracing import call
+from agrlearn.networks.modes import evaluating
 
 
 class ReachedError(BaseException):
@@ -102,7 +101,9 @@ class SecondPiece(nn.Module):
     def __init__(self, model: nn.Module, point: JoinPoint, before: list[nn.Module], placeholder: Objects) -> None:
         super().__init__()
         self.whole = WholeModel(model)
-        self._parts = (point, tuple(before))
+        # Without modules that hold another one which may run later; last first, since they return after their parts.
+        done = set(before)
+        self._parts = (point, tuple(module for module in reversed(before) if done.issuperset(module.modules())))
         self._names = () if isinstance(placeholder, Tensor) else tuple(placeholder)
         for name, tensor in [("", placeholder)] if isinstance(placeholder, Tensor) else placeholder.items():
             self.register_buffer(f"placeholder_{name}", tensor, persistent=False)
@@ -111,7 +112,8 @@ class SecondPiece(nn.Module):
         point, before = self._parts
         point.given = joined
         try:
-            with _evaluating(before):
+            # The placeholder must not move running statistics, nor be refused by a normalisation for being alone.
+            with evaluating(before):
                 return self.whole(self._placeholder())
         finally:
             point.given = None
@@ -120,19 +122,6 @@ class SecondPiece(nn.Module):
         if self._names:
             return {name: self.get_buffer(f"placeholder_{name}") for name in self._names}
         return self.get_buffer("placeholder_")
-
-
-@contextmanager
-def _evaluating(modules: tuple[nn.Module, ...]) -> Iterator[None]:
-    """The placeholder must not move running statistics, nor be refused by a normalisation for being alone."""
-    training = [module for module in modules if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def replace_module(model: nn.Module, name: str, new: nn.Module) -> nn.Module:

@@ -1,0 +1,81 @@
+"""Eval mode for a while leaves no trace."""
+
+import pytest
+import torch
+from torch import nn
+
+from agrlearn.grouping import group
+from agrlearn.networks.convert import aggregate
+from agrlearn.networks.cost import count_multiply_adds
+from agrlearn.networks.modes import evaluating
+from tests.networks import foreign
+
+
+class RemembersInEval(nn.Module):
+    """Keeps what it computed from its weight in eval mode until train() is called, as timm's LeViT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, 1, 1))
+        self.kept = None
+
+    def train(self, mode=True):
+        if mode:
+            self.kept = None
+        return super().train(mode)
+
+    def forward(self, x):
+        if self.training:
+            return x * self.weight.square()
+        if self.kept is None:
+            self.kept = self.weight.square()
+        return x * self.kept
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_module_returns_to_its_own_mode_even_after_an_error(seed):
+    random = torch.Generator().manual_seed(seed)
+    network = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(), nn.Tanh())), nn.BatchNorm1d(2))
+    for module in network.modules():
+        module.train(bool(torch.rand((), generator=random) < 0.5))
+    before = [module.training for module in network.modules()]
+    with pytest.raises(KeyError), evaluating(network.modules()):
+        assert not any(module.training for module in network.modules())
+        raise KeyError
+    assert [module.training for module in network.modules()] == before
+
+
+def test_counting_costs_leaves_a_frozen_normalisation_frozen():
+    network = foreign.nested().train()
+    network[0][0][1].eval()
+    count_multiply_adds(network, foreign.images())
+    assert network.training
+    assert not network[0][0][1].training
+
+
+def test_a_layer_that_prepares_itself_in_train_and_eval_is_told_of_both():
+    layer = RemembersInEval()
+    for factor in (1.0, 2.0):
+        with torch.no_grad():
+            layer.weight.fill_(factor)
+        with evaluating(layer.modules()):
+            assert torch.equal(layer(torch.ones(1, 3, 2, 2)), torch.full((1, 3, 2, 2), factor**2))
+
+
+def test_the_placeholder_of_a_joined_model_leaves_the_layers_before_the_join_as_they_were():
+    network = aggregate(
+        nn.Sequential(RemembersInEval(), foreign.nested()), 2, foreign.images(), at="1.0", verbose=False
+    )
+    layer, norm = (next(each for each in network.modules() if isinstance(each, kind))
+                   for kind in (RemembersInEval, nn.BatchNorm2d))  # fmt: skip
+    network.train()
+    norm.eval()
+    objects = group(torch.rand(6, 3, 8, 8), 2)
+    network(objects)
+    assert layer.training
+    assert not norm.training
+    with torch.no_grad():
+        layer.weight.fill_(2.0)
+        answer = network.eval()(objects)
+        layer.kept = None
+        assert torch.equal(answer, network(objects))
