@@ -492,9 +492,10 @@ def test_mixed_precision_of_the_engine_reaches_the_network(vectors):
 def test_double_precision_of_the_engine_trains_doubles(vectors, make_mlp, tmp_path):
     network = make_mlp(2)
     double = Fabric(accelerator="cpu", devices=1, precision="64-true")
-    history = fit(network, vectors, Recipe(**FAST, alpha=0.5), run_dir=tmp_path, fabric=double)
+    history = fit(network, vectors, Recipe(**FAST, alpha=0.5), vectors, tmp_path, fabric=double)
     assert network.head.weight.dtype == torch.float64
     assert history.records[-1].information is not None
+    assert history.records[-1].validation_error < 0.5
     with pytest.raises(RunError, match="precision is 64-true, not 32-true"):
         fit(make_mlp(2), vectors, Recipe(**FAST, alpha=0.5), run_dir=tmp_path)
 

@@ -84,13 +84,18 @@ def answers_of(
     def classify(shared: Objects, *, replicated: bool = False) -> Tensor:
         t = network.bottleneck_of_one(shared) if replicated else network.bottleneck_from(shared)
         if samples == 0 or network.noise == 0:
-            return network.heads(t).softmax(dim=-1).cpu()
-        draws = (network.heads(network.perturb(t, random)).softmax(dim=-1) for _ in range(samples))
+            return _distributions(network.heads(t)).cpu()
+        draws = (_distributions(network.heads(network.perturb(t, random))) for _ in range(samples))
         return (sum(draws, start=torch.zeros(())) / samples).cpu()
 
     with _evaluating(network), torch.inference_mode():
         mine = slice(rank(), None, world_size()) if sharded else slice(None)
         yield from chosen.answers(network, objects, batch_size, classify, mine)
+
+
+def _distributions(logits: Tensor) -> Tensor:
+    # In single precision whatever the network's own: half would round the averages, and the sums have one type.
+    return logits.softmax(dim=-1, dtype=torch.float32)
 
 
 def resolve_protocol(protocol: str | PredictionProtocol) -> PredictionProtocol:
