@@ -13,6 +13,9 @@ from agrlearn.seeding import generator
 Objects: TypeAlias = Tensor | Mapping[str, Tensor]
 """A Tensor, or a mapping of Tensors with equal first dimension (token models)."""
 
+TOKEN_TYPES = (torch.int32, torch.int64)
+"""What a Tensor (objects, length) of tokens is made of: the types that an embedding takes."""
+
 
 def map_objects(function: Callable[[Tensor], Tensor], objects: Objects) -> Objects:
     """Apply `function` to the tensor, or to every tensor of the mapping."""

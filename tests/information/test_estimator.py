@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from agrlearn.errors import AgrLearnError, DataError, RecipeError, ShapeError, TrainingError, UnknownNameError
-from agrlearn.information import estimator
+from agrlearn.information import estimator, read_out
 from agrlearn.information.bounds import BOUNDS
 from agrlearn.information.estimator import estimate
 
@@ -245,6 +245,21 @@ def test_an_estimate_past_what_the_batch_supports_says_so():
     hurried = estimate(x[:300], y[:300], steps=15)
     assert any("raise steps" in warning for warning in hurried.warnings)
     assert "warning: " in str(hurried)
+
+
+@pytest.mark.parametrize("dimension", [1, 5, 20])
+def test_infonce_that_saturates_on_few_samples_says_so_whatever_the_batch_size(dimension):
+    result = estimate(*gaussian(90, dimension, 6.9), "infonce", batch_size=512)
+    assert result.nats < 4
+    assert any("past what batches of 30" in warning and "collect more" in warning for warning in result.warnings)
+
+
+def test_infonce_that_saturates_on_the_pairs_it_is_read_out_on_says_so(monkeypatch):
+    monkeypatch.setattr(read_out, "_PAIRS_AT_MOST", {True: 2**13, False: 2**13})
+    result = estimate(*gaussian(1500, 1, 4.0), "infonce")
+    assert result.nats < math.log(17)
+    [warning] = [warning for warning in result.warnings if "past what batches of 17 with 16" in warning]
+    assert "raise" not in warning and "collect" not in warning  # neither would help
 
 
 @pytest.mark.parametrize("kind", ["tiny", "skewed", "many columns", "few"])

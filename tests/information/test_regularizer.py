@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from agrlearn.errors import DataError
 from agrlearn.information.bounds import BOUNDS, donsker_varadhan
-from agrlearn.information.critics import Critic, VectorGroups, critic_for
+from agrlearn.information.critics import Critic, TokenGroups, VectorGroups, critic_for
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.standardize import Standardize
 
@@ -30,21 +31,61 @@ def make_regularizer(fold=2, features=5, bottleneck=4, **options):
 EXAMPLES = {
     "images": torch.rand(9, 2, 3, 40, 36),
     "bytes": torch.randint(0, 255, (9, 2, 1, 8, 8), dtype=torch.uint8),
+    "standardized bytes": torch.randint(0, 255, (9, 2, 1, 8, 8), dtype=torch.uint8),
+    "large bytes": torch.randint(0, 255, (9, 2, 3, 40, 36), dtype=torch.uint8),
     "vectors": torch.randn(9, 2, 5),
+    "double vectors": torch.randn(9, 2, 5, dtype=torch.float64),
+    "numbers": torch.randn(9, 2),
+    "series": torch.randn(9, 2, 3, 20),
+    "standardized series": torch.randn(9, 2, 1, 20),
+    "volumes": torch.randn(9, 2, 1, 4, 4, 4),
     "tokens": torch.randint(0, 50, (9, 2, 12)),
+    "short tokens": torch.randint(0, 50, (9, 2, 12), dtype=torch.int32),
 }
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_j_equals_a_naive_loop_for_every_kind_of_object(kind):
     groups = EXAMPLES[kind]
-    prepare = Standardize(1).fit(groups.flatten(0, 1)) if kind == "bytes" else None
+    prepare = Standardize(1).fit(groups.flatten(0, 1)) if kind.startswith("standardized") else None
     critic = critic_for(groups, 4, width=16, prepare=prepare)
     t = torch.randn(9, 4)
     permutation = torch.randperm(9, generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
         value = InformationRegularizer(critic).penalty(groups, t, torch.Generator().manual_seed(5))
         assert value.item() == pytest.approx(naive_j(critic, groups, t, permutation.tolist()), abs=1e-5)
+
+
+def test_a_double_bottleneck_has_the_j_of_a_single_one_and_a_double_gradient():
+    groups, t = EXAMPLES["vectors"], torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
+    regularizer = InformationRegularizer(critic_for(groups, 4))
+    double, single = (regularizer.penalty(groups, t.to(kind), torch.Generator()) for kind in (t.dtype, torch.float32))
+    double.backward()
+    assert double.item() == single.item()
+    assert t.grad.abs().sum() > 0
+
+
+def test_a_critic_learns_as_much_of_bytes_as_of_the_same_numbers_from_0_to_1():
+    numbers = torch.randint(0, 255, (64, 2, 1, 8, 8), dtype=torch.uint8)
+    t = numbers.float().flatten(1)[:, :4] / 255
+    ends = []
+    for groups in (numbers, numbers.float() / 255):
+        torch.manual_seed(0)
+        regularizer = InformationRegularizer(critic_for(groups, 4))
+        ends.append([regularizer.ascend(groups, t, torch.Generator().manual_seed(s)).item() for s in range(300)][-1])
+    assert ends[0] == pytest.approx(ends[1], abs=1e-3)
+    assert ends[0] > 0.1
+
+
+def test_tokens_are_words_in_short_numbers_too():
+    kinds = [type(critic_for(EXAMPLES[kind], 4).group_features) for kind in ("tokens", "short tokens")]
+    assert kinds == [TokenGroups, TokenGroups]
+
+
+def test_a_mapping_that_no_critic_reads_is_refused_with_what_to_do():
+    groups = {"image": torch.rand(4, 2, 3, 8, 8), "about": torch.rand(4, 2, 5)}
+    with pytest.raises(DataError, match=r"'input_ids'; got a mapping of image, about: .*alpha=0"):
+        critic_for(groups, 4)
 
 
 def test_the_split_first_layer_equals_a_layer_on_the_concatenation():

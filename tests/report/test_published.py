@@ -28,8 +28,8 @@ def test_agreement_is_within_two_standard_errors(ours, published, smaller_is_bet
     assert agreement(ours, published, smaller_is_better=smaller_is_better) == verdict
 
 
-def result(row, seed: int, error: float) -> CellResult:
-    points = tuple(Point(epoch, 100 * epoch, 1.0 / epoch, 0.1, error, 0.3, None) for epoch in (1, 2))
+def result(row, seed: int, error: float, information: float | None = None) -> CellResult:
+    points = tuple(Point(epoch, 100 * epoch, 1.0 / epoch, 0.1, error, 0.3, information) for epoch in (1, 2))
     return CellResult(
         row.cell.model_dump(mode="json", exclude_defaults=True), seed, (error,),
         {"Replicated": ProtocolScores(error, 0.3, 0.1, 0.2, 0.0)}, points, 10, 20.0, 30, 200, 1.0,
@@ -57,3 +57,13 @@ def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
     )
     assert '<section id="overview"' not in page
     assert len(report.training[0].series) == 3
+
+
+def test_j_is_drawn_beside_the_log_of_the_groups_that_it_saw():
+    experiment, scale = EXPERIMENTS["table1"], SCALES["small"]
+    rows = [row for row in experiment.rows(scale) if row.cell.fold == 2 and row.cell.recipe.alpha > 0][:1]
+    results = {(row.block, row.label): [result(row, 0, 0.1, information=2.0)] for row in rows}
+    report = report_of_experiment(experiment, scale, rows, results, "agrlearn reproduce table1")
+    [penalty] = [chart for chart in report.training if chart.id == "penalty"]
+    assert rows[0].cell.recipe.batch_size == 64  # and 50 objects: 100 of them pass an epoch at fold 2
+    assert [series.y for series in penalty.series] == [(2.0, 2.0), pytest.approx((math.log(50), math.log(50)))]

@@ -62,6 +62,7 @@ def results(fabric):
             "loss": [record.loss for record in history.records],
             "information": [record.information or 0.0 for record in history.records],
             "error": [record.validation_error for record in history.records],
+            "log_groups": [record.log_groups for record in history.records],
         }
     protocols = {"replicated": "replicated", "batched": Batched(3), "contextual": Contextual(data.objects, 2)}
     for name in PROTOCOLS:

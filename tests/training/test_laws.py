@@ -508,6 +508,7 @@ def test_double_precision_of_the_engine_trains_doubles(vectors, make_mlp, tmp_pa
     assert network.head.weight.dtype == torch.float64
     assert history.records[-1].information is not None
     assert history.records[-1].validation_nll == evaluate(network, vectors).nll
+    assert history.records[-1].validation_error < 0.5
     with pytest.raises(RunError, match="precision is 64-true, not 32-true"):
         fit(make_mlp(2), vectors, Recipe(**FAST, alpha=0.5), vectors, tmp_path)
 

@@ -108,7 +108,7 @@ class LabelledSet(Dataset):
 
         def feed(tensor: Tensor) -> Tensor:
             digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(tensor.cpu().contiguous().numpy().data)
+            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)  # numpy knows no bfloat16
             return tensor
 
         map_objects(feed, self.objects)

@@ -5,12 +5,14 @@ W_x·x + W_t·t: the products are computed once and shared by the joint pairs an
 concatenated.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from agrlearn.errors import ShapeError
-from agrlearn.grouping import Objects, first_tensor
+from agrlearn.errors import DataError
+from agrlearn.grouping import TOKEN_TYPES, Objects, first_tensor
 from agrlearn.ranks import gather_rows
 
 
@@ -36,7 +38,7 @@ class Critic(nn.Module):
 
     def forward(self, groups: Objects, t: Tensor) -> Tensor:
         """Scores of matching pairs: (groups, fold, ...) and (groups, features) -> (groups,)."""
-        return self._combine(self.group_features(groups), self.bottleneck_part(t))
+        return self._combine(self.group_features(groups), self._from_bottleneck(t))
 
     def joint_and_shuffled(
         self, groups: Objects, t: Tensor, permutation: Tensor, counts: list[int]
@@ -48,16 +50,29 @@ class Critic(nn.Module):
             counts: how many groups each process has. W_t·t travels between them, the groups never do.
         """
         from_groups = self.group_features(groups)
-        from_bottleneck = self.bottleneck_part(t)
+        from_bottleneck = self._from_bottleneck(t)
         shuffled = gather_rows(from_bottleneck, counts).index_select(0, permutation)
         return self._combine(from_groups, from_bottleneck), self._combine(from_groups, shuffled)
+
+    def _from_bottleneck(self, t: Tensor) -> Tensor:
+        return self.bottleneck_part(t.to(self.bottleneck_part.weight.dtype))
 
     def _combine(self, from_groups: Tensor, from_bottleneck: Tensor) -> Tensor:
         return self.score(F.relu(from_groups + from_bottleneck)).squeeze(-1)
 
 
+def _as_numbers(objects: Tensor, dtype: torch.dtype) -> Tensor:
+    """Objects in the critic's own type; bytes from 0 to 1, since its J stays below 0 on numbers in the hundreds."""
+    return objects.to(dtype) / 255 if objects.dtype == torch.uint8 else objects.to(dtype)
+
+
 class VectorGroups(nn.Module):
-    """The linear part for groups of vectors: (groups, fold, features) -> (groups, width)."""
+    """The linear part for groups of vectors, or of anything read as one: (groups, fold, ...) -> (groups, width).
+
+    Args:
+        features: numbers in an object.
+        prepare: what raw objects pass first, in their own shape.
+    """
 
     def __init__(self, fold: int, features: int, width: int, prepare: nn.Module | None = None) -> None:
         super().__init__()
@@ -65,7 +80,8 @@ class VectorGroups(nn.Module):
         self.linear = nn.Linear(fold * features, width, bias=False)
 
     def forward(self, groups: Tensor) -> Tensor:
-        return self.linear(self.prepare(groups.flatten(0, 1)).view(len(groups), -1))
+        objects = _as_numbers(self.prepare(groups.flatten(0, 1)), self.linear.weight.dtype)
+        return self.linear(objects.reshape(len(groups), -1))
 
 
 class ImageGroups(nn.Module):
@@ -83,7 +99,7 @@ class ImageGroups(nn.Module):
         self.linear = nn.Linear(fold * channels * self.size[0] * self.size[1], width, bias=False)
 
     def forward(self, groups: Tensor) -> Tensor:
-        images = self.prepare(groups.flatten(0, 1))
+        images = _as_numbers(self.prepare(groups.flatten(0, 1)), self.linear.weight.dtype)
         if self.shrinks:
             images = F.adaptive_avg_pool2d(images, self.size)
         return self.linear(images.reshape(len(groups), -1))
@@ -111,21 +127,24 @@ class TokenGroups(nn.Module):
 def critic_for(
     example: Objects, bottleneck_features: int, *, width: int = 128, depth: int = 1, prepare: nn.Module | None = None
 ) -> Critic:
-    """A critic that fits a batch of groups: images, vectors or tokens.
+    """A critic that fits a batch of groups: of images, tokens or vectors, as which it reads tensors of any other shape.
 
     Args:
         example: (groups, fold, ...) as in training.
         prepare: what raw objects pass first, such as the network's own standardization.
     """
+    if not isinstance(example, Tensor) and "input_ids" not in example:
+        raise DataError(
+            "alpha > 0 needs objects that are one tensor, or a mapping with its tokens under 'input_ids'; got a "
+            f"mapping of {', '.join(example)}: put its tensors into one, or train with alpha=0"
+        )
     shape = first_tensor(example).shape
     fold, object_shape = shape[1], shape[2:]
-    if not isinstance(example, Tensor) or (example.ndim == 3 and example.dtype == torch.int64):
-        return Critic(TokenGroups(fold, width), bottleneck_features, width=width, depth=depth)
-    if len(object_shape) == 3:
+    if not isinstance(example, Tensor) or (len(object_shape) == 1 and example.dtype in TOKEN_TYPES):
+        part: nn.Module = TokenGroups(fold, width)
+    elif len(object_shape) == 3:
         channels, height, breadth = object_shape
-        part: nn.Module = ImageGroups(fold, (channels, height, breadth), width, prepare)
-    elif len(object_shape) == 1:
-        part = VectorGroups(fold, object_shape[0], width, prepare)
+        part = ImageGroups(fold, (channels, height, breadth), width, prepare)
     else:
-        raise ShapeError(f"there is no critic for objects of shape {tuple(object_shape)}; pass one of your own")
+        part = VectorGroups(fold, math.prod(object_shape), width, prepare)
     return Critic(part, bottleneck_features, width=width, depth=depth)

@@ -27,6 +27,9 @@ _AVERAGING = 0.98  # the critic that is kept is an average over about the last 5
 _VALIDATION_AT_MOST = 1024
 _WARM_UP = 20
 _LOOK_EVERY = 5
+# With the best critic, Gaussian samples and 30 to 512 partners, InfoNCE reads this share of the log of their number
+# where I(X;Y) is 0.8 to 1.05 of it, and rises ever less from there.
+_INFONCE_SUPPORTS = 0.75
 _ORDER, _CRITIC, _BATCHES = range(3)  # random streams
 
 
@@ -235,14 +238,9 @@ def _summary(outs: list[ReadOut], curves: tuple[tuple[float, ...], ...], trainin
     lower_bound = max(0.0, float(numpy.mean([out.of_average for out in outs])))
     # Information is never negative; and where the cost of learning is as large as the figure, it is not known either.
     nats = min(max(0.0, float(figures.mean())), 2 * lower_bound)
-    pairs = {"permutation": 1, "shifts": training.shifts, "all": training.batch_size - 1}[training.marginals]
-    supported = math.log(pairs + 1) if training.bound == "infonce" else 0.5 * math.log(pairs * training.batch_size)
     warnings = [f"{copies} samples are copies of others and were left out"] if copies else []
-    if any(curves) and nats > supported * (0.9 if training.bound == "infonce" else 1.0):
-        warnings.append(
-            f"{nats:.2f} nats is past what batches of {training.batch_size} with {pairs} independent pairs a sample "
-            f"support, about {supported:.1f}; raise batch_size, or read the figure as a lower bound"
-        )
+    if any(curves):
+        warnings += _past_support(nats, outs, training)
     effective = min(out.effective_pairs for out in outs)
     if effective < 100 and training.bound != "infonce":
         warnings.append(
@@ -255,3 +253,20 @@ def _summary(outs: list[ReadOut], curves: tuple[tuple[float, ...], ...], trainin
     if any(len(curve) == looks and max(curve[:-2], default=-math.inf) < max(curve) - 0.002 for curve in curves):
         warnings.append(f"a critic was still learning after {training.steps} steps; raise steps")
     return Estimate(nats, lower_bound, float(figures.std(ddof=1) / math.sqrt(len(figures))), curves, tuple(warnings))
+
+
+def _past_support(nats: float, outs: list[ReadOut], training: _Training) -> list[str]:
+    """A warning where the pairs of a batch, or those that a part was read out on, are too few for the figure."""
+    infonce = training.bound == "infonce"
+    read = min(out.partners + 1 if infonce else out.samples for out in outs)
+    batch = min(training.batch_size, read)
+    pairs = min({"permutation": 1, "shifts": training.shifts, "all": batch - 1}[training.marginals], batch - 1)
+    supported = _INFONCE_SUPPORTS * math.log(pairs + 1) if infonce else 0.5 * math.log(pairs * batch)
+    if nats <= supported:
+        return []
+    all_met = read == min(out.samples for out in outs)  # where a sample cannot meet all others, more are of no help
+    more = "raise batch_size, or " if batch < read else "collect more samples, or " if all_met else ""
+    return [
+        f"{nats:.2f} nats is past what batches of {batch} with {pairs} independent pairs a sample support, about "
+        f"{supported:.1f}; {more}read the figure as a lower bound"
+    ]

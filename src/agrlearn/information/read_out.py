@@ -24,6 +24,9 @@ class ReadOut:
     """The bounds of the critics alone."""
     effective_pairs: float
     """(Σe^γ)² / Σe^2γ: how many independent pairs carry the exponentials' mean."""
+    samples: int
+    partners: int
+    """How many other samples each of them met."""
 
     @property
     def corrected(self) -> float:
@@ -50,4 +53,4 @@ def read_out(critics: Sequence[PairCritic], x: Tensor, y: Tensor, bound: Bound) 
     joint, marginal = total_joint / len(critics), total_marginal / len(critics)
     of_average = values[0] if len(critics) == 1 else float(bound(joint, marginal))
     both = 2 * log_mean_exp(marginal) - log_mean_exp(2 * marginal)
-    return ReadOut(of_average, tuple(values), math.exp(float(both)) * marginal.numel())
+    return ReadOut(of_average, tuple(values), math.exp(float(both)) * marginal.numel(), len(x), partners)

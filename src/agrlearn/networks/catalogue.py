@@ -122,7 +122,8 @@ def save(network: AggregatedClassifier, path: str | Path, *, class_names: tuple[
         "fold": str(network.fold),
         "num_classes": str(network.num_classes),
     }
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    # Copies, since safetensors refuses weights that are tied; loading gives both the same values, so the tie holds.
+    weights = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in network.state_dict().items()}
     write_atomically(Path(path), to_bytes(weights, metadata=header))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, replicate
+from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, group, map_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.joining import Body, at_least
@@ -79,7 +79,7 @@ def aggregate(
         example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords.
         at: the name of a module to join after; what comes before it runs once per object, for all protocols.
         join: channels, width, height, features, tandem or max; by default channels for images and series, features for
-            vectors, tandem for tokens. With max and no `at`, the slots are joined at the bottleneck.
+            vectors, tandem for tokens (int32 or int64). With max and no `at`, the slots are joined at the bottleneck.
         stem: the layers that read the input, where they are not found by running the example.
         classifier: the layer that makes the class scores, where it is not found.
         slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output
@@ -141,12 +141,11 @@ def aggregate(
 
 
 def _default_join(objects: Objects, at: str | None) -> str:
-    first = first_tensor(objects)
     if at is not None:
         return "channels"
-    if not isinstance(objects, Tensor) or not first.is_floating_point():
+    if not isinstance(objects, Tensor) or (objects.ndim == 2 and objects.dtype in TOKEN_TYPES):
         return "tandem"
-    return "features" if first.ndim == 2 else "channels"
+    return "features" if objects.ndim == 2 else "channels"
 
 
 @torch.no_grad()

@@ -65,7 +65,7 @@ class SlotEmbedding(nn.Module):
     def __init__(self, words: nn.Embedding, fold: int) -> None:
         super().__init__()
         self.words = words
-        self.slots = nn.Embedding(fold, words.embedding_dim)
+        self.slots = nn.Embedding(fold, words.embedding_dim, dtype=words.weight.dtype)
         nn.init.normal_(self.slots.weight, std=float(words.weight.detach().std()))
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
 """Everything that one page shows, gathered: from run directories, or from the results of an experiment."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agrlearn.experiments.catalogue import Experiment, Row, Scale
-from agrlearn.experiments.cells import CellResult
+from agrlearn.experiments.cells import CellResult, Point
+from agrlearn.grouping import GroupBatchSampler
 from agrlearn.report.charts import Chart
 from agrlearn.report.compare import ComparisonRow, compare
 from agrlearn.report.measure import Measurement
@@ -15,6 +15,7 @@ from agrlearn.report.measured_charts import dial_charts, heads_chart, reliabilit
 from agrlearn.report.published import PublishedTable, published_table
 from agrlearn.report.runs import RunFacts, Setting
 from agrlearn.report.training_charts import information_plane, training_charts
+from agrlearn.training.parts import mean_log_groups
 from agrlearn.training.recipe import Recipe
 
 
@@ -121,15 +122,22 @@ def _card(number: int, run: RunFacts, command: str) -> Card:
 def _facts(result: CellResult) -> RunFacts:
     """A cell's result as if its run directory were still there."""
     recipe = Recipe(**{**result.cell.get("recipe", {}), "seed": result.seed})
+    fold = result.cell.get("fold", 1)
     lines = [
         {
             "epoch": point.epoch, "objects_seen": point.objects_seen, "loss": point.loss,
             "train_error": point.train_error, "validation_error": point.error, "validation_nll": point.nll,
-            "information": point.information, "log_groups": math.log(recipe.batch_size),
+            "information": point.information, "log_groups": _log_groups(point, fold, recipe),
         }
         for point in result.curve
     ]  # fmt: skip
     told = {name: value for name, value in result.cell.items() if name not in ("recipe", "network", "fold", "options")}
-    network = {"network": result.cell["network"], "fold": result.cell.get("fold", 1), **result.cell.get("options", {})}
+    network = {"network": result.cell["network"], "fold": fold, **result.cell.get("options", {})}
     identity = {"recipe": json.loads(recipe.model_dump_json()), "network": network, **told}
     return RunFacts(Path(), identity, result.versions, tuple(lines), result.seconds, finished=True)
+
+
+def _log_groups(point: Point, fold: int, recipe: Recipe) -> float:
+    """What training recorded beside J: an epoch has as many groups as there are objects, each of `fold` objects."""
+    objects = point.objects_seen // (point.epoch * fold)
+    return mean_log_groups(GroupBatchSampler(objects, fold, recipe.batch_size), recipe.accumulate)

@@ -34,8 +34,8 @@ def training_charts(settings: Sequence[Setting]) -> list[Chart]:
         ),
         Chart(
             "penalty", "Penalty J beside log m",
-            "J comes near log m, the logarithm of the groups in a batch, where the critic tells all groups apart. With "
-            "a deterministic encoder it is a regularizer, not I(X;T)." + band, _X, "nats",
+            "J comes near log m, the logarithm of the groups it sees at a time, where the critic tells them all apart. "
+            "With a deterministic encoder it is a regularizer, not I(X;T)." + band, _X, "nats",
             _curves(settings, lambda run, line: line.get("information"))
             + _curves([_penalized(setting) for setting in settings], lambda run, line: line.get("log_groups"),
                       ", log m", line="dotted"),

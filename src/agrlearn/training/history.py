@@ -22,7 +22,8 @@ class EpochRecord:
     information: float | None
     """Mean of the penalty J in nats (None at alpha 0). With a deterministic encoder it is a regularizer, not I(X;T)."""
     log_groups: float
-    """log m, beside which J is read: fixed points of the permutation keep J near it."""
+    """log m, beside which J is read: fixed points of the permutation keep J near it. m is the number of groups that J
+    sees at a time, in a batch or a part of it; like J, a mean over the epoch's groups."""
     skipped_penalties: int
     """Batches whose J was not finite and was left out of the loss."""
     objects_seen: int

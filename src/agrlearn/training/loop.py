@@ -1,7 +1,6 @@
 """The epochs of Algorithm 1, from the first batch to the last checkpoint; one step of it is in `step`."""
 
 import functools
-import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -26,6 +25,7 @@ from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.mixup import mix_groups
+from agrlearn.training.parts import mean_log_groups
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import (
@@ -113,7 +113,7 @@ def _train(
             state.totals = EpochTotals.zero(engine.device)
     was_finished = state.epoch == recipe.epochs or state.out_of_patience
 
-    steps = len(sampler)
+    steps, log_groups = len(sampler), mean_log_groups(sampler, recipe.accumulate)
     shown = progress if engine.is_global_zero else False
     bar = TrainingProgress(recipe.epochs * steps, state.epoch * steps + state.step, label=label, shown=shown)
     cuda = range(torch.cuda.device_count()) if engine.device.type == "cuda" else []
@@ -151,7 +151,7 @@ def _train(
                 state.seconds = before + now - started
                 if now - looked > _SECONDS_BETWEEN_LOOKS:
                     looked = now
-                    bar.show(state.epoch * steps + state.step, _figures(state, recipe, now - started))
+                    bar.show(state.epoch * steps + state.step, _figures(state, recipe, log_groups, now - started))
                 due = run is not None and exact and now - saved > checkpoint_seconds
                 due, stopped = _agree(due, interrupt.requested, state.step, engine)
                 if run is not None and exact and (due or stopped):
@@ -160,7 +160,7 @@ def _train(
                     saved = time.perf_counter()
                 if stopped:
                     raise KeyboardInterrupt
-            record = _end_epoch(state, recipe, validation_set)
+            record = _end_epoch(state, recipe, log_groups, validation_set)
             if recipe.patience is not None:
                 state.note_best(recipe.patience)
             if run is not None:
@@ -173,7 +173,7 @@ def _train(
     return History(tuple(state.records), state.seconds, was_finished)
 
 
-def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | None) -> EpochRecord:
+def _end_epoch(state: TrainingState, recipe: Recipe, log_groups: float, validation_set: Dataset | None) -> EpochRecord:
     totals = state.gather_totals()
     answers = totals.groups * state.network.fold
     evaluation = plane = None
@@ -189,7 +189,7 @@ def _end_epoch(state: TrainingState, recipe: Recipe, validation_set: Dataset | N
         loss=float(totals.loss) / totals.groups,
         train_error=float(totals.wrong) / answers,
         information=float(totals.information) / totals.penalties if totals.penalties else None,
-        log_groups=math.log(recipe.batch_size),
+        log_groups=log_groups,
         skipped_penalties=totals.skipped,
         objects_seen=seen_before + answers,
         validation_error=evaluation.error if evaluation else None,
@@ -256,7 +256,7 @@ def _fingerprint(dataset: Dataset) -> str:
     return f"{len(dataset)} objects{digest}"  # type: ignore[arg-type]
 
 
-def _figures(state: TrainingState, recipe: Recipe, seconds: float) -> str:
+def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: float) -> str:
     """The running figures of the epoch under way, for the progress bar."""
     totals = state.totals
     parts = [
@@ -265,7 +265,7 @@ def _figures(state: TrainingState, recipe: Recipe, seconds: float) -> str:
         f"error {float(totals.wrong) / (totals.groups * state.network.fold):.1%}",
     ]
     if totals.penalties:
-        parts.append(f"J {float(totals.information) / totals.penalties:.2f} of log m {math.log(recipe.batch_size):.2f}")
+        parts.append(f"J {float(totals.information) / totals.penalties:.2f} of log m {log_groups:.2f}")
     if totals.skipped:
         parts.append(f"J left out {totals.skipped}×")
     if state.records and (error := state.records[-1].validation_error) is not None:

@@ -12,6 +12,7 @@ from agrlearn.grouping import Objects, map_objects
 from agrlearn.ranks import world_size
 from agrlearn.training.mixup import Mixture
 from agrlearn.training.objective import cross_entropy
+from agrlearn.training.parts import count_parts, part_bounds
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.state import TrainingState
 
@@ -52,10 +53,9 @@ def train_step(
     ranks = world_size()
     # The engine averages gradients over the processes; with this factor that is the mean over all groups.
     share = ranks * len(labels) / total
-    pieces = max(1, min(recipe.accumulate, total // (2 * ranks)))  # batch normalisation needs two groups in each
-    bounds = [len(labels) * piece // pieces for piece in range(pieces + 1)]
+    parts = count_parts(total, recipe.accumulate, ranks)
     state.optimizer.zero_grad(set_to_none=True)
-    for first, end in itertools.pairwise(bounds):
+    for first, end in itertools.pairwise(part_bounds(len(labels), parts)):
         some = slice(first, end)
         part = map_objects(lambda tensor, some=some: tensor[some], groups)  # type: ignore[misc]
         with nullcontext() if end == len(labels) else unsynchronized():

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects
-from agrlearn.networks.conversion.tracing import call, outputs_of
+from agrlearn.grouping import Objects, count_objects, map_objects
+from agrlearn.networks.conversion.tracing import FAILURES, brief, call, outputs_of
 from agrlearn.networks.conversion.within import Tap, replace_module
 
 
@@ -49,10 +49,9 @@ def _find(model: nn.Module, objects: Objects, name: str | None) -> Classifier:
         layers = {name: look_up(layers, name, "linear layer of the model")}
     try:
         output, calls = outputs_of(lambda: call(model, objects), layers)
-    except TypeError as error:
+    except (TypeError, *FAILURES) as error:
         raise ConversionError(
-            f"the model does not take the example as it is ({error}); pass a mapping of its arguments' names to "
-            "tensors where it has several inputs"
+            f"the model does not take the example as it is ({brief(error)}); {_what_it_takes(model, objects, error)}"
         ) from error
     scores, count = _scores(output), count_objects(objects)
     found: dict[str, Tensor] = {}
@@ -72,12 +71,30 @@ def _find(model: nn.Module, objects: Objects, name: str | None) -> Classifier:
     for key, made in found.items():
         weight, bias = layers[key].weight, layers[key].bias
         assert isinstance(weight, Tensor) and not isinstance(bias, nn.Module)
+        if len(weight) < 2:
+            raise ConversionError(
+                f"{key} makes a single score, but heads are softmax layers over at least two classes; give the model "
+                "one score for each class, or name the layer that makes them with classifier="
+            )
         return Classifier(key, weight.detach().flatten(1), None if bias is None else bias.detach(), made)
     tried = ", ".join(dict.fromkeys(key for key, _, _ in calls[-3:])) or "none ran"
     raise ConversionError(
         f"no linear layer or 1×1 convolution makes the model's class scores (the last of them: {tried}); "
         "name the one that does with classifier="
     )
+
+
+def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
+    """What to pass instead of an example that the model failed on."""
+    if isinstance(error, TypeError):
+        return "pass a mapping of its arguments' names to tensors where it has several inputs"
+    weights = next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), None)
+    try:
+        with torch.no_grad():
+            call(model, map_objects(lambda tensor: tensor.to(weights), objects))
+    except (TypeError, *FAILURES):
+        return "pass a batch of objects, (objects, ...), as the model takes them"
+    return f"it takes {weights}: convert the example, and the objects to train on, with .to({weights})"
 
 
 def _could_classify(module: nn.Module) -> bool:

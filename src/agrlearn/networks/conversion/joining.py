@@ -10,7 +10,7 @@ from agrlearn.errors import ConversionError, look_up
 from agrlearn.grouping import Objects, count_objects, map_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_weights
-from agrlearn.networks.conversion.tracing import Consumer, find_consumers, modules_before, outputs_of
+from agrlearn.networks.conversion.tracing import FAILURES, Consumer, brief, find_consumers, modules_before, outputs_of
 from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, WidenedBottleneck, widen_input
 from agrlearn.networks.conversion.within import (
     FirstPiece,
@@ -22,8 +22,8 @@ from agrlearn.networks.conversion.within import (
 )
 from agrlearn.networks.tokens import SlotEmbedding, TandemJoin
 
-_TOLERANCE = 1e-4  # what counts as the same output after sums in another order
-_FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)  # what models raise at shapes they do not expect
+# What counts as the same output after sums in another order; in half precision, a few of its roundings.
+_TOLERANCE, _ROUNDINGS = 1e-4, 4
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ class Body:
         try:
             with torch.no_grad():
                 self.assemble(trial)(replicate(at_least(self.objects, 3), self.fold))
-        except _FAILURES as error:
+        except FAILURES as error:
             replace_module(model, at, module)
             raise ConversionError(
-                f"the model cannot go on behind {at} with joined features ({_brief(error)}); what was computed "
+                f"the model cannot go on behind {at} with joined features ({brief(error)}); what was computed "
                 "before it, or the batch size, is read again behind it; choose another module to join after"
             ) from error
         return Parts(
@@ -182,15 +182,15 @@ class Body:
         try:
             network = self.assemble(parts)
             difference = self.difference(network)
-        except _FAILURES as error:
+        except FAILURES as error:
             if isinstance(error, ConversionError):
                 raise
             widened = f"after {', '.join(parts.names)} was widened " if parts.names else ""
             raise ConversionError(
-                f"the model does not take joined inputs {widened}({_brief(error)}), as when it has a fixed size;"
+                f"the model does not take joined inputs {widened}({brief(error)}), as when it has a fixed size;"
                 " pass at= with the name of a module to join after"
             ) from error
-        if exact and not difference <= _TOLERANCE:
+        if exact and not difference <= max(_TOLERANCE, _ROUNDINGS * torch.finfo(self.classifier.scores.dtype).eps):
             raise ConversionError(
                 f"the model's output changes by {difference:.2g} when {', '.join(parts.names) or 'a mixer'} reads all "
                 "slots, as when a layer rescales its own weights; pass at= with the name of a module to join after"
@@ -201,7 +201,10 @@ class Body:
         """A network with the classifier's weights in every head."""
         classes, features = self.classifier.weight.shape
         repeats = self.fold if widen else 1
-        encoder = nn.Sequential(parts.encoder, WidenedBottleneck(features, self.fold)) if widen else parts.encoder
+        dtype = self.classifier.weight.dtype  # of the new layers alone: a model may mix types
+        encoder = parts.encoder
+        if widen:
+            encoder = nn.Sequential(encoder, WidenedBottleneck(features, self.fold).to(dtype))
         network = AggregatedClassifier(
             encoder,
             features=features * repeats,
@@ -213,6 +216,7 @@ class Body:
             slot_weights=_slot_weights(parts, encoder),
         )
         network.to(self.classifier.weight.device).eval()
+        network.head.to(dtype)
         with torch.no_grad():
             network.head.weight.copy_(self.classifier.weight.repeat(self.fold, repeats) / repeats)
             bias = self.classifier.bias
@@ -251,7 +255,3 @@ def at_least(objects: Objects, count: int) -> Objects:
     """The first `count` objects, repeated where there are fewer."""
     have = count_objects(objects)
     return map_objects(lambda tensor: tensor[torch.arange(count, device=tensor.device) % have], objects)
-
-
-def _brief(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

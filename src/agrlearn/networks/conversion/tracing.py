@@ -11,6 +11,9 @@ from torch.overrides import TorchFunctionMode
 
 from agrlearn.grouping import Objects
 
+FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
+"""What models raise at shapes and types they do not expect."""
+
 _OPAQUE = (nn.RNNBase, nn.MultiheadAttention)
 _CHANNELWISE = (nn.modules.batchnorm._BatchNorm,)
 
@@ -27,6 +30,11 @@ class Consumer:
 def call(model: nn.Module, objects: Objects) -> Any:
     """Run a model on a batch: a Tensor as its argument, a mapping as keywords."""
     return model(objects) if isinstance(objects, Tensor) else model(**objects)
+
+
+def brief(error: BaseException) -> str:
+    """The first line of a failure, to quote in a sentence."""
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
 
 
 Run = Callable[[], Any]

@@ -1,0 +1,71 @@
+"""The parts of a batch, and the log m beside which J is read."""
+
+import math
+
+import pytest
+import torch
+
+from agrlearn.grouping import GroupBatchSampler
+from agrlearn.training import loop, setup
+from agrlearn.training.loop import fit
+from agrlearn.training.parts import count_parts, mean_log_groups, part_bounds
+from agrlearn.training.recipe import Recipe
+
+# objects, batch size, parts of a batch
+SIZES = [(120, 40, 5), (20, 64, 1), (20, 64, 2), (96, 64, 1), (65, 16, 3), (33, 8, 8), (5, 2, 1)]
+
+
+@pytest.fixture
+def groups_seen(monkeypatch):
+    """How many groups each J was computed over."""
+    seen = []
+    original = setup.InformationRegularizer.penalty
+
+    def remember(self, groups, t, random=None):
+        seen.append(len(t))
+        return original(self, groups, t, random)
+
+    monkeypatch.setattr(setup.InformationRegularizer, "penalty", remember)
+    return seen
+
+
+def train(vectors, make_mlp, objects, batch_size, accumulate):
+    data = vectors.subset(torch.arange(objects))
+    return fit(make_mlp(2), data, Recipe(epochs=1, batch_size=batch_size, accumulate=accumulate, alpha=0.1))
+
+
+def mean_log(sizes):
+    """Of the groups, not of the parts: J is averaged so."""
+    return sum(size * math.log(size) for size in sizes) / sum(sizes)
+
+
+@pytest.mark.parametrize(("objects", "batch_size", "accumulate"), SIZES)
+def test_the_records_log_m_is_that_of_the_groups_that_j_sees(
+    vectors, make_mlp, groups_seen, objects, batch_size, accumulate
+):
+    history = train(vectors, make_mlp, objects, batch_size, accumulate)
+    assert sum(groups_seen) == objects
+    assert history.records[-1].log_groups == pytest.approx(mean_log(groups_seen))
+
+
+def test_the_progress_bar_shows_the_records_log_m(vectors, make_mlp, monkeypatch):
+    shown = []
+    monkeypatch.setattr(loop, "_SECONDS_BETWEEN_LOOKS", -1)
+    monkeypatch.setattr(loop.TrainingProgress, "show", lambda self, steps, figures: shown.append(figures))
+    train(vectors, make_mlp, 120, 40, 5)
+    assert shown
+    assert all(f"of log m {math.log(8):.2f}" in figures for figures in shown)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(("objects", "batch_size", "accumulate"), SIZES)
+def test_over_several_processes_m_counts_the_groups_of_all_of_them(objects, batch_size, accumulate, ranks):
+    samplers = [GroupBatchSampler(objects, 2, batch_size, rank=rank, world_size=ranks) for rank in range(ranks)]
+    sizes = []
+    for step, batches in enumerate(zip(*(sampler.batches() for sampler in samplers), strict=True)):
+        shares = [len(batch) // 2 for batch in batches]
+        parts = count_parts(samplers[0].groups_at(step), accumulate, ranks)
+        cuts = [part_bounds(share, parts) for share in shares]
+        sizes += [sum(cut[part + 1] - cut[part] for cut in cuts) for part in range(parts)]
+    for sampler in samplers:
+        assert mean_log_groups(sampler, accumulate) == pytest.approx(mean_log(sizes))
