@@ -1,7 +1,10 @@
 """What the processes of one run (ranks) tell each other. On a single process nothing is sent and nothing changes."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -123,15 +126,32 @@ class _SumOverRanks(torch.autograd.Function):
 @contextmanager
 def told_of_lost_ranks(kept: bool) -> Iterator[None]:
     """Within this block, a rank that died is told in a sentence; `kept` says whether there are checkpoints."""
+    if world_size() == 1:
+        yield
+        return
+    goes_on = "it goes on from the last checkpoint" if kept else "it starts over"
+    lost = RunError(
+        f"a process of this run has died, was stopped or cannot be reached; start the same command again and {goes_on}"
+    )
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise lost
+
+    # A launcher ends the other ranks by this signal, often before they have missed the one that died.
+    by_default = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if by_default:
+        signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except RuntimeError as error:
-        if world_size() > 1 and any(word in str(error).lower() for word in _WORDS_OF_BACKENDS):
-            goes_on = "it goes on from the last checkpoint" if kept else "it starts over"
-            raise RunError(
-                f"a process of this run has died, or cannot be reached; start the same command again and {goes_on}"
-            ) from error
+        if error is not lost and any(word in str(error).lower() for word in _WORDS_OF_BACKENDS):
+            raise lost from error
         raise
+    finally:
+        if by_default:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
