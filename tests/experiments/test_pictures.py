@@ -7,9 +7,9 @@ from agrlearn.experiments.pictures import draw_shares, errors_by_share
 
 
 def result(error, **cell):
-    scores = {"Replicated": ProtocolScores(error, 0.5, 0.1, 0.2, 0.0)}
+    scores = {"Replicated": ProtocolScores(error, 0.5, 0.1, 0.2, 0.0, 20.0)}
     curve = (Point(1, 100, 1.0, 0.5, error, 0.5, None),)
-    return CellResult(cell, 0, (error,), scores, curve, 10, 20.0, 30, 40, 50.0, {"torch": "2"}, "cpu")
+    return CellResult(cell, 0, (error,), scores, curve, 10, 30, 40, 50.0, {"torch": "2"}, "cpu")
 
 
 RESULTS = {

@@ -86,7 +86,7 @@ def test_multiply_adds_are_those_of_a_sentence_of_the_greatest_length_whatever_t
         dataset=DIGITS_AS_WORDS, network=network, share=0.1, options={"embedding": 4}, recipe=Recipe(epochs=1)
     )  # fmt: skip
     monkeypatch.setattr("agrlearn.experiments.running.open_parts", with_padding)
-    counts = {run_cell(cell, seed, tmp_path).multiply_adds for seed in (0, 1)}
+    counts = {run_cell(cell, seed, tmp_path).protocols["Replicated"].multiply_adds for seed in (0, 1)}
     assert len(counts) == 1
     if network == "sentence-lstm":
         assert counts == {64 * 4 * 128 * (4 + 128) + 128 * 10}

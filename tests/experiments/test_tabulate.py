@@ -20,10 +20,10 @@ ACCURACIES = Experiment("Accuracies", lambda scale: ROWS, measure="accuracy")
 
 
 def store(folder, cell, seed, errors):
-    scores = ProtocolScores(errors[-1], 0.5, 0.1, 0.2, 0.0)
+    scores = ProtocolScores(errors[-1], 0.5, 0.1, 0.2, 0.0, 20.0)
     protocols = {"Replicated": scores} | ({"Batched, 1 draw": scores} if cell.fold > 1 else {})
     curve = (Point(1, 100, 1.0, 0.5, errors[-1], 0.5, None),)
-    CellResult({}, seed, tuple(errors), protocols, curve, 10, 20.0, 30, 40, 50.0 + seed, {"torch": "2"}, "cpu").save(
+    CellResult({}, seed, tuple(errors), protocols, curve, 10, 30, 40, 50.0 + seed, {"torch": "2"}, "cpu").save(
         folder, cell
     )
 
@@ -79,4 +79,7 @@ def test_a_table_says_its_scale_its_command_and_what_was_not_run(cells_of_three_
     assert [line["difference"] for line in table] == ["", "-12.5"]
     told = json.loads((tmp_path / "errors-small.json").read_text())
     assert told["rows"][0]["difference"]["value"] is None
-    assert told["protocols"][1]["protocol"] == "Batched, 1 draw"
+    assert [(line["label"], line["protocol"]) for line in told["protocols"]] == [
+        ("fold 1", "Replicated"), ("fold 2", "Replicated"), ("fold 2", "Batched, 1 draw"),
+    ]  # fmt: skip
+    assert [line["head_disagreement"] is None for line in told["protocols"]] == [True, False, True]

@@ -32,7 +32,7 @@ def result(row, seed: int, error: float, information: float | None = None) -> Ce
     points = tuple(Point(epoch, 100 * epoch, 1.0 / epoch, 0.1, error, 0.3, information) for epoch in (1, 2))
     return CellResult(
         row.cell.model_dump(mode="json", exclude_defaults=True), seed, (error,),
-        {"Replicated": ProtocolScores(error, 0.3, 0.1, 0.2, 0.0)}, points, 10, 20.0, 30, 200, 1.0,
+        {"Replicated": ProtocolScores(error, 0.3, 0.1, 0.2, 0.0, 20.0)}, points, 10, 30, 200, 1.0,
         {"torch": "2"}, "cpu",
     )  # fmt: skip
 

@@ -68,6 +68,8 @@ class ProtocolScores:
     ece: float
     brier: float
     head_disagreement: float
+    multiply_adds: float
+    """Per object; a sentence has as many words as the longest."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,6 @@ class CellResult:
     """By the protocol's name, with the last weights."""
     curve: tuple[Point, ...]
     parameters: int
-    multiply_adds: float
-    """Of Replicated prediction, per object."""
     steps: int
     objects_seen: int
     seconds: float

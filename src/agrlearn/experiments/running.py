@@ -59,7 +59,7 @@ def run_cell(cell: Cell, seed: int, runs: Path, data_dir: Path | None = None) ->
     history = fit(
         network, parts.train, recipe, parts.held_out or parts.test, run_dir, augment=augment, progress=False
     )  # fmt: skip
-    protocols = {name: _scores(network, parts.test, protocol) for name, protocol in protocols_of(cell, parts).items()}
+    protocols = {name: _scores(network, parts, protocol) for name, protocol in protocols_of(cell, parts).items()}
     curve = tuple(_point(record) for record in history.records if record.validation_error is not None)
     last = [protocols["Replicated"].error] if cell.stop_early else [point.error for point in curve[-cell.final :]]
     return CellResult(
@@ -69,7 +69,6 @@ def run_cell(cell: Cell, seed: int, runs: Path, data_dir: Path | None = None) ->
         protocols=protocols,
         curve=curve,
         parameters=count_parameters(network),
-        multiply_adds=multiply_adds_per_object(network, _longest_object(parts), Replicated()),
         steps=len(history.records) * steps_per_epoch(cell, parts),
         objects_seen=history.records[-1].objects_seen,
         seconds=history.seconds,
@@ -183,9 +182,10 @@ def _longest_object(parts: Parts) -> Tensor:
     return torch.ones_like(first) if parts.vocabulary else first
 
 
-def _scores(network: AggregatedClassifier, test: LabelledSet, protocol: PredictionProtocol) -> ProtocolScores:
-    found = evaluate(network, test, protocol, allow_slot_blind=True)
-    return ProtocolScores(found.error, found.nll, found.ece, found.brier, found.head_disagreement)
+def _scores(network: AggregatedClassifier, parts: Parts, protocol: PredictionProtocol) -> ProtocolScores:
+    found = evaluate(network, parts.test, protocol, allow_slot_blind=True)
+    cost = multiply_adds_per_object(network, _longest_object(parts), protocol)
+    return ProtocolScores(found.error, found.nll, found.ece, found.brier, found.head_disagreement, cost)
 
 
 def _point(record: EpochRecord) -> Point:

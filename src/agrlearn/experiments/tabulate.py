@@ -51,7 +51,9 @@ class ProtocolLine:
     ours: Mean
     nll: Mean
     ece: Mean
-    head_disagreement: Mean
+    head_disagreement: Mean | None
+    """None where an object has only one answer."""
+    multiply_adds: float
 
 
 def collect(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[CellResult]]:
@@ -95,7 +97,7 @@ def summarize(
                 ece=mean_over_runs([scores.ece for scores in final]),
                 information=statistics.fmean(information) if information else None,
                 parameters=mine[0].parameters,
-                multiply_adds=mine[0].multiply_adds,
+                multiply_adds=final[0].multiply_adds,
                 objects_seen=round(statistics.fmean(result.objects_seen for result in mine)),
                 steps=round(statistics.fmean(result.steps for result in mine)),
                 seconds=statistics.median(result.seconds for result in mine),
@@ -107,12 +109,13 @@ def summarize(
 def summarize_protocols(
     experiment: Experiment, rows: Sequence[Row], results: dict[tuple[str, str], list[CellResult]]
 ) -> list[ProtocolLine]:
-    """One line for each way to predict with each network of more than one fold."""
+    """One line for each way to predict with each network of more than one fold, beside those of fold 1."""
     lines = []
     for row in rows:
         mine = results[row.block, row.label]
-        for protocol in mine[0].protocols if mine and row.cell.fold > 1 else ():
+        for protocol in mine[0].protocols if mine and (row.cell.fold > 1 or row.label == FOLD_1) else ():
             scores = [result.protocols[protocol] for result in mine]
+            one_answer = row.cell.fold == 1 or protocol == _ONE_ANSWER
             lines.append(
                 ProtocolLine(
                     row.block,
@@ -121,7 +124,8 @@ def summarize_protocols(
                     mean_over_runs([_percent(score.error, experiment) for score in scores]),
                     mean_over_runs([score.nll for score in scores]),
                     mean_over_runs([score.ece for score in scores]),
-                    mean_over_runs([score.head_disagreement for score in scores]),
+                    None if one_answer else mean_over_runs([score.head_disagreement for score in scores]),
+                    scores[0].multiply_adds,
                 )
             )
     return lines
@@ -145,7 +149,7 @@ def write_tables(
     write_atomically(stem.with_suffix(".json"), json.dumps(_without_nan(told), indent=1) + "\n")
 
 
-_ONE_ANSWER = "Batched, 1 draw"  # for each object, so no two of its answers can disagree
+_ONE_ANSWER = "Batched, 1 draw"
 HEADER = (
     "", "published", "ours", "averaged first", "− fold 1", "NLL", "ECE", "J", "seeds", "parameters",
     "multiply-adds", "objects seen", "steps", "training s",
@@ -189,11 +193,12 @@ def _markdown(
             parts.append(f"Not run: {'; '.join(missing)}.\n")
         ways = [line for line in protocols if line.block == block]
         if ways:
-            header = ("", "prediction", what.lower() + " %", "NLL", "ECE", "heads disagree")
+            header = ("", "prediction", what.lower() + " %", "NLL", "ECE", "heads disagree", "multiply-adds")
             cells = [
                 (
                     line.label, line.protocol, line.ours.text(), line.nll.text(digits=3), line.ece.text(digits=3),
-                    "" if line.protocol == _ONE_ANSWER else line.head_disagreement.text(digits=3),
+                    "" if line.head_disagreement is None else line.head_disagreement.text(digits=3),
+                    f"{line.multiply_adds:,.0f}",
                 )
                 for line in ways
             ]  # fmt: skip
