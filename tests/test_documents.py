@@ -24,7 +24,10 @@ import agrlearn.information
 import agrlearn.theory
 from agrlearn import DATASETS, JOINS, NETWORKS, PROTOCOLS
 from agrlearn.cli import app
+from agrlearn.experiments.catalogue import EXPERIMENTS, SMALL
+from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
 from agrlearn.experiments.sweep import read_sweep
+from agrlearn.experiments.tabulate import collect, write_tables
 from agrlearn.information import BOUNDS
 from tests.networks import foreign
 
@@ -134,6 +137,28 @@ def test_the_picture_of_the_dial_shows_the_readmes_table():
     picture = ElementTree.parse(ROOT / "docs" / "dial.svg")
     drawn = picture.find(".//{http://purl.org/dc/elements/1.1/}description").text
     assert [tuple(point) for point in json.loads(drawn)] == points, "draw it again: python docs/pictures.py"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*-small.json")), ids=lambda file: file.stem)
+def test_the_tables_of_the_papers_experiments_are_those_of_the_runs_that_are_done(file, tmp_path):
+    made = json.loads(file.read_text())["command"]
+    name = file.stem.removesuffix("-small")
+    rows = choose_rows([name], "small")[name]
+    done = collect(rows, ROOT / "results" / CELLS_FOLDER)
+    write_tables(name, EXPERIMENTS[name], SMALL, rows, done, tmp_path, made)
+    for again in sorted(tmp_path.iterdir()):
+        assert again.read_text() == (file.parent / again.name).read_text(), f"{made} --only-write writes it again"
+
+
+def test_the_figures_of_the_papers_claims_stand_in_the_tables_of_our_runs():
+    readme = (ROOT / "README.md").read_text()
+    section = re.search(r"^## What the paper's tables give here\n(.*?)^## ", readme, re.DOTALL | re.MULTILINE)[1]
+    tables = " ".join(file.read_text() for file in (ROOT / "results").glob("*-small.md"))
+    for text in (section, (ROOT / "docs" / "reproduction.md").read_text()):
+        figures = re.findall(r"(?<!\w)[+−]?\d[\d.]* ± [\d.]*\d", text)
+        assert figures
+        for figure in figures:
+            assert figure in tables, figure
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=lambda document: document.name)
