@@ -27,7 +27,7 @@ from agrlearn.cli import app
 from agrlearn.experiments.catalogue import EXPERIMENTS, SMALL
 from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
 from agrlearn.experiments.sweep import read_sweep
-from agrlearn.experiments.tabulate import collect, write_tables
+from agrlearn.experiments.tabulate import collect, collect_divergences, write_tables
 from agrlearn.information import BOUNDS
 from tests.networks import foreign
 
@@ -144,8 +144,9 @@ def test_the_tables_of_the_papers_experiments_are_those_of_the_runs_that_are_don
     made = json.loads(file.read_text())["command"]
     name = file.stem.removesuffix("-small")
     rows = choose_rows([name], "small")[name]
-    done = collect(rows, ROOT / "results" / CELLS_FOLDER)
-    write_tables(name, EXPERIMENTS[name], SMALL, rows, done, tmp_path, made)
+    cells = ROOT / "results" / CELLS_FOLDER
+    done, diverged = collect(rows, cells), collect_divergences(rows, cells)
+    write_tables(name, EXPERIMENTS[name], SMALL, rows, done, diverged, tmp_path, made)
     for again in sorted(tmp_path.iterdir()):
         assert again.read_text() == (file.parent / again.name).read_text(), f"{made} --only-write writes it again"
 

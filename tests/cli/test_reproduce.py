@@ -3,7 +3,7 @@
 import pytest
 
 from agrlearn.cli import main
-from agrlearn.errors import DataError
+from agrlearn.errors import DataError, TrainingError
 from agrlearn.experiments import reproduce
 from agrlearn.experiments.cells import Cell
 from agrlearn.experiments.engines import Resources
@@ -70,6 +70,24 @@ def test_a_cell_that_another_command_has_finished_meanwhile_is_not_run_again(tmp
         )  # fmt: skip
     assert [outcome.seed for outcome in outcomes] == [0, 0]
     assert outcomes[0].seconds == pytest.approx(outcomes[1].seconds, rel=1e-6)
+
+
+def test_a_run_that_diverged_is_told_in_the_table_and_not_tried_again(tmp_path, capsys, monkeypatch):
+    def diverge(cell, seed, runs, data_dir):
+        raise TrainingError("J was not finite")
+
+    rows = reproduce.choose_rows(["table6"], "smoke", ["Movie Review, CNN: fold 2"])["table6"]
+    cells = tmp_path / "results" / "cells"
+    (task,) = reproduce.pending(rows, 1, cells)
+    monkeypatch.setattr(reproduce, "run_cell", diverge)
+    with pytest.raises(TrainingError):
+        reproduce._run_and_save(reproduce._Job(task, cells, tmp_path / "runs", None))
+    assert reproduce.pending(rows, 1, cells) == []
+    call(tmp_path, "table6", "--scale", "smoke", "--seeds", "1", "--cells", "Movie Review, CNN: fold 2")
+    assert "to do" not in capsys.readouterr().out
+    text = (tmp_path / "results" / "table6-smoke.md").read_text()
+    assert "Diverged: fold 2, 1 of its seeds: J was not finite." in text
+    assert "Not run: fold 1; fold 1, objects as fold 2" in text
 
 
 def test_a_table_has_all_seeds_that_are_done_however_few_are_asked_for(tmp_path):

@@ -66,7 +66,7 @@ def test_accuracies_are_one_hundred_less_errors(cells):
 
 def test_a_table_says_its_scale_its_command_and_what_was_not_run(cells_of_three_seeds, tmp_path):
     cells = cells_of_three_seeds
-    write_tables("errors", ERRORS, SMALL, ROWS, collect(ROWS, cells), tmp_path, "agrlearn reproduce errors")
+    write_tables("errors", ERRORS, SMALL, ROWS, collect(ROWS, cells), {}, tmp_path, "agrlearn reproduce errors")
     text = (tmp_path / "errors-small.md").read_text()
     assert SMALL.images in text
     assert "`agrlearn reproduce errors`" in text

@@ -48,7 +48,7 @@ def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
         ]
         for row in rows
     }
-    report = report_of_experiment(experiment, scale, rows, results, "agrlearn reproduce table1")
+    report = report_of_experiment(experiment, scale, rows, results, {}, "agrlearn reproduce table1")
     verdicts = {row.line.label: row.verdict for row in report.table.blocks[0].rows}
     assert verdicts == {"fold 1": "agrees", "fold 2": "worse", "fold 2, α = 0.3": "better"}
     page = render(report)
@@ -63,7 +63,7 @@ def test_j_is_drawn_beside_the_log_of_the_groups_that_it_saw():
     experiment, scale = EXPERIMENTS["table1"], SCALES["small"]
     rows = [row for row in experiment.rows(scale) if row.cell.fold == 2 and row.cell.recipe.alpha > 0][:1]
     results = {(row.block, row.label): [result(row, 0, 0.1, information=2.0)] for row in rows}
-    report = report_of_experiment(experiment, scale, rows, results, "agrlearn reproduce table1")
+    report = report_of_experiment(experiment, scale, rows, results, {}, "agrlearn reproduce table1")
     [penalty] = [chart for chart in report.training if chart.id == "penalty"]
     assert rows[0].cell.recipe.batch_size == 64  # and 50 objects: 100 of them pass an epoch at fold 2
     assert [series.y for series in penalty.series] == [(2.0, 2.0), pytest.approx((math.log(50), math.log(50)))]

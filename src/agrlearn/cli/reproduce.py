@@ -86,7 +86,10 @@ def reproduce(
         failures = 0
     _write(console, list(rows), scale, seeds, results)
     if failures:
-        raise RecipeError(f"{failures} of {len(tasks)} runs failed, as told above; the same command tries them again")
+        raise RecipeError(
+            f"{failures} of {len(tasks)} runs failed, as told above; the same command tries those again that did not "
+            "diverge"
+        )
 
 
 def _agreed() -> bool:
@@ -157,18 +160,19 @@ def _write(console: "Console", names: list[str], scale: str, seeds: int, results
     """The tables called `names`, with all of their rows and seeds that are done, not only those asked for now."""
     from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES
     from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
-    from agrlearn.experiments.tabulate import collect, write_tables
+    from agrlearn.experiments.tabulate import collect, collect_divergences, write_tables
     from agrlearn.report.collect import report_of_experiment
 
     for name in names:
         experiment, rows = EXPERIMENTS[name], choose_rows([name], scale)[name]
         done = collect(rows, results / CELLS_FOLDER)
+        diverged = collect_divergences(rows, results / CELLS_FOLDER)
         found = {key: mine for key, mine in done.items() if mine}
         most = max([seeds, *(result.seed + 1 for mine in found.values() for result in mine)])
         command = f"agrlearn reproduce {name} --scale {scale} --seeds {most}"
-        write_tables(name, experiment, SCALES[scale], rows, done, results, command)
+        write_tables(name, experiment, SCALES[scale], rows, done, diverged, results, command)
         console.print(f"{experiment.title}: {results / f'{name}-{scale}.md'}", soft_wrap=True)
-        make_report = functools.partial(report_of_experiment, experiment, SCALES[scale], rows, done, command)
+        make_report = functools.partial(report_of_experiment, experiment, SCALES[scale], rows, done, diverged, command)
         end_with_report(results / f"{name}-{scale}.html", make_report)
         if experiment.picture is not None and found:
             file = results / f"{name}-{scale}.png"

@@ -104,6 +104,16 @@ def seeds_done(folder: Path, cell: Cell) -> list[int]:
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
+def divergence_file(folder: Path, cell: Cell, seed: int) -> Path:
+    """Says in a sentence how a run of `cell` diverged, which every other try with its seed would do too."""
+    return folder / f"{cell.key()}-seed{seed}.diverged.txt"
+
+
+def read_divergences(folder: Path, cell: Cell) -> list[str]:
+    """How the runs of `cell` that diverged did so."""
+    return [file.read_text().strip() for file in sorted(folder.glob(f"{cell.key()}-seed*.diverged.txt"))]
+
+
 def result_file(folder: Path, cell: Cell, seed: int) -> Path:
     return folder / f"{cell.key()}-seed{seed}.json"
 

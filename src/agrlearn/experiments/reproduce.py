@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 
-from agrlearn.errors import DataError, RecipeError, look_up
+from agrlearn.errors import DataError, RecipeError, TrainingError, look_up
 from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES, Row
-from agrlearn.experiments.cells import Cell, CellResult, read_result
+from agrlearn.experiments.cells import Cell, CellResult, divergence_file, read_result
 from agrlearn.experiments.engines import Resources, run_jobs
 from agrlearn.experiments.running import (
     Parts,
@@ -22,6 +22,7 @@ from agrlearn.experiments.running import (
     run_directory,
     steps_per_epoch,
 )
+from agrlearn.files import write_atomically
 from agrlearn.grouping import group, map_objects, take
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
@@ -64,7 +65,8 @@ def pending(rows: Iterable[Row], seeds: int, cells: Path) -> list[Task]:
     for seed in range(seeds):
         for row in together:
             key = (row.cell.key(), seed)
-            if key not in tasks and read_result(cells, row.cell, seed) is None:
+            done = divergence_file(cells, row.cell, seed).exists() or read_result(cells, row.cell, seed) is not None
+            if key not in tasks and not done:
                 tasks[key] = Task(f"{row.block}: {row.label}, seed {seed}", row.cell, seed)
     return list(tasks.values())
 
@@ -115,7 +117,12 @@ def _run_and_save(job: _Job) -> CellResult:
     done = read_result(job.cells, cell, seed)
     if done is not None:  # by another command, since this one looked
         return done
-    result = run_cell(cell, seed, job.runs, job.data_dir)
+    try:
+        result = run_cell(cell, seed, job.runs, job.data_dir)
+    except TrainingError as error:
+        job.cells.mkdir(parents=True, exist_ok=True)
+        write_atomically(divergence_file(job.cells, cell, seed), f"{error}\n")
+        raise
     result.save(job.cells, cell)
     # The result has all that is left to know, and checkpoints are large.
     shutil.rmtree(run_directory(job.runs, cell, seed))

@@ -5,13 +5,13 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.experiments.catalogue import FOLD_1, Experiment, Row, Scale
-from agrlearn.experiments.cells import CellResult, read_result, seeds_done
+from agrlearn.experiments.cells import CellResult, read_divergences, read_result, seeds_done
 from agrlearn.files import write_atomically
 
 
@@ -63,6 +63,21 @@ def collect(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[Cell
         results = [read_result(cells, row.cell, seed) for seed in seeds_done(cells, row.cell)]
         found[row.block, row.label] = [result for result in results if result is not None]
     return found
+
+
+def collect_divergences(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[str]]:
+    """How runs diverged, by block and label of the rows where some did."""
+    found = {(row.block, row.label): read_divergences(cells, row.cell) for row in rows}
+    return {key: sentences for key, sentences in found.items() if sentences}
+
+
+def tell_divergences(diverged: Mapping[tuple[str, str], Sequence[str]], block: str) -> tuple[str, ...]:
+    """A sentence for each row of `block` of which runs diverged."""
+    return tuple(
+        f"{label}, {len(sentences)} of its seeds: {sentences[0]}"
+        for (where, label), sentences in diverged.items()
+        if where == block
+    )
 
 
 def summarize(
@@ -133,14 +148,17 @@ def summarize_protocols(
 
 def write_tables(
     name: str, experiment: Experiment, scale: Scale, rows: Sequence[Row],
-    results: dict[tuple[str, str], list[CellResult]], folder: Path, command: str,
+    results: dict[tuple[str, str], list[CellResult]], diverged: Mapping[tuple[str, str], Sequence[str]], folder: Path,
+    command: str,
 ) -> None:  # fmt: skip
     """`name`-`scale`.md, .csv and .json in `folder`, from the results there are."""
     lines = summarize(experiment, rows, results)
     protocols = summarize_protocols(experiment, rows, results)
     folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"{name}-{scale.name}"
-    write_atomically(stem.with_suffix(".md"), _markdown(experiment, scale, rows, lines, protocols, results, command))
+    write_atomically(
+        stem.with_suffix(".md"), _markdown(experiment, scale, rows, lines, protocols, results, diverged, command)
+    )
     write_atomically(stem.with_suffix(".csv"), _csv(lines, scale))
     told = {
         "command": command, "scale": experiment.remark(scale), "rows": [asdict(line) for line in lines],
@@ -169,7 +187,8 @@ def as_cells(line: Line) -> tuple[str, ...]:
 
 def _markdown(
     experiment: Experiment, scale: Scale, rows: Sequence[Row], lines: Sequence[Line],
-    protocols: Sequence[ProtocolLine], results: dict[tuple[str, str], list[CellResult]], command: str,
+    protocols: Sequence[ProtocolLine], results: dict[tuple[str, str], list[CellResult]],
+    diverged: Mapping[tuple[str, str], Sequence[str]], command: str,
 ) -> str:  # fmt: skip
     what = "Test error" if experiment.measure == "error" else "Test accuracy"
     some = [result for found in results.values() for result in found]
@@ -185,12 +204,14 @@ def _markdown(
     ]
     for block in dict.fromkeys(row.block for row in rows):
         mine = [line for line in lines if line.block == block]
-        missing = [row.label for row in rows if row.block == block and row.label not in {line.label for line in mine}]
+        known = {line.label for line in mine} | {label for where, label in diverged if where == block}
+        missing = [row.label for row in rows if row.block == block and row.label not in known]
         parts.append(f"## {block}\n")
         if mine:
             parts.append(_grid(HEADER, [as_cells(line) for line in mine], kinds=[line.part for line in mine]))
         if missing:
             parts.append(f"Not run: {'; '.join(missing)}.\n")
+        parts += [f"Diverged: {told}.\n" for told in tell_divergences(diverged, block)]
         ways = [line for line in protocols if line.block == block]
         if ways:
             header = ("", "prediction", what.lower() + " %", "NLL", "ECE", "heads disagree", "multiply-adds")

@@ -87,10 +87,10 @@ def report_of_runs(
 
 def report_of_experiment(
     experiment: Experiment, scale: Scale, rows: Sequence[Row], results: Mapping[tuple[str, str], list[CellResult]],
-    command: str,
+    diverged: Mapping[tuple[str, str], Sequence[str]], command: str,
 ) -> Report:  # fmt: skip
     """A report of an experiment of the paper, from the results there are."""
-    table = published_table(experiment, scale, rows, results)
+    table = published_table(experiment, scale, rows, results, diverged)
     settings = [
         Setting(f"{row.block}: {row.label}", tuple(_facts(result) for result in mine))
         for row in rows

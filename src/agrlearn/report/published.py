@@ -8,7 +8,13 @@ from typing import Literal
 from agrlearn.evaluation.comparison import Mean
 from agrlearn.experiments.catalogue import FOLD_1, Experiment, Row, Scale
 from agrlearn.experiments.cells import CellResult
-from agrlearn.experiments.tabulate import Line, ProtocolLine, summarize, summarize_protocols
+from agrlearn.experiments.tabulate import (
+    Line,
+    ProtocolLine,
+    summarize,
+    summarize_protocols,
+    tell_divergences,
+)
 
 Verdict = Literal["agrees", "better", "worse", "open"]
 
@@ -31,6 +37,8 @@ class PublishedBlock:
     name: str
     rows: tuple[PublishedRow, ...]
     missing: tuple[str, ...]
+    diverged: tuple[str, ...]
+    """A sentence for each row of which runs diverged."""
     protocols: tuple[ProtocolLine, ...]
 
 
@@ -47,8 +55,9 @@ class PublishedTable:
 
 
 def published_table(
-    experiment: Experiment, scale: Scale, rows: Sequence[Row], results: Mapping[tuple[str, str], list[CellResult]]
-) -> PublishedTable:
+    experiment: Experiment, scale: Scale, rows: Sequence[Row], results: Mapping[tuple[str, str], list[CellResult]],
+    diverged: Mapping[tuple[str, str], Sequence[str]],
+) -> PublishedTable:  # fmt: skip
     """The experiment's table from the results there are."""
     found = dict(results)
     lines = summarize(experiment, rows, found)
@@ -57,13 +66,14 @@ def published_table(
     blocks = []
     for name in dict.fromkeys(row.block for row in rows):
         mine = [line for line in lines if line.block == name]
-        told = {line.label for line in mine}
+        told = {line.label for line in mine} | {label for where, label in diverged if where == name}
         base = next((row.published for row in rows if row.block == name and row.label == FOLD_1), None)
         blocks.append(
             PublishedBlock(
                 name,
                 tuple(_compare(line, base, smaller_is_better) for line in mine),
                 tuple(row.label for row in rows if row.block == name and row.label not in told),
+                tell_divergences(diverged, name),
                 tuple(line for line in protocols if line.block == name),
             )
         )
