@@ -24,8 +24,9 @@ import agrlearn.information
 import agrlearn.theory
 from agrlearn import DATASETS, JOINS, NETWORKS, PROTOCOLS
 from agrlearn.cli import app
-from agrlearn.experiments.catalogue import EXPERIMENTS, SMALL
+from agrlearn.experiments.catalogue import EXPERIMENTS
 from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
+from agrlearn.experiments.scales import SMALL
 from agrlearn.experiments.sweep import read_sweep
 from agrlearn.experiments.tabulate import collect, collect_divergences, write_tables
 from agrlearn.information import BOUNDS

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from agrlearn.errors import RunError
-from agrlearn.experiments.catalogue import EXPERIMENTS, SMOKE
+from agrlearn.experiments.catalogue import EXPERIMENTS
 from agrlearn.experiments.cells import Cell, read_result, result_file
 from agrlearn.experiments.running import DIGITS_AS_WORDS, open_parts, run_cell
+from agrlearn.experiments.scales import SMOKE
 from agrlearn.training.recipe import Recipe
 
 QUICK = Cell(dataset="digits", network="small-cnn", options={"width": 4}, share=0.2, recipe=Recipe(epochs=2), final=2)

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from agrlearn.experiments.catalogue import SMALL, Experiment, Row
+from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import Cell, CellResult, Point, ProtocolScores
+from agrlearn.experiments.scales import SMALL
 from agrlearn.experiments.tabulate import collect, summarize, write_tables
 
 ONE, TWO = Cell(dataset="digits", network="mlp", final=3), Cell(dataset="digits", network="mlp", fold=2, final=3)

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from agrlearn.evaluation.comparison import Mean
-from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES
+from agrlearn.experiments.catalogue import EXPERIMENTS
 from agrlearn.experiments.cells import CellResult, Point, ProtocolScores
+from agrlearn.experiments.scales import SCALES
 from agrlearn.report.collect import report_of_experiment
 from agrlearn.report.page import render
 from agrlearn.report.published import agreement

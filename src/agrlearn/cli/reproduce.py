@@ -158,8 +158,9 @@ def _run(
 
 def _write(console: "Console", names: list[str], scale: str, seeds: int, results: Path) -> None:
     """The tables called `names`, with all of their rows and seeds that are done, not only those asked for now."""
-    from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES
+    from agrlearn.experiments.catalogue import EXPERIMENTS
     from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
+    from agrlearn.experiments.scales import SCALES
     from agrlearn.experiments.tabulate import collect, collect_divergences, write_tables
     from agrlearn.report.collect import report_of_experiment
 

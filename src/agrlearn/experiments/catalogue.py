@@ -13,6 +13,7 @@ from typing import Any, Literal
 from agrlearn.experiments.cells import Cell
 from agrlearn.experiments.pictures import Picture, draw_curves, draw_shares
 from agrlearn.experiments.running import DIGITS_AS_WORDS
+from agrlearn.experiments.scales import PAPER, SMALL, SMOKE, Scale
 from agrlearn.training.recipe import Recipe
 
 FOLD_1 = "fold 1"
@@ -20,44 +21,6 @@ _CIFAR = {"CIFAR-10": "cifar-10", "CIFAR-100": "cifar-100"}
 _TEXT = {"Movie Review": "movie-review", "Subjectivity": "subjectivity"}
 _TRAINING_IMAGES = 50_000
 _SHARES = (0.025, 0.1, 0.2, 0.5, 1.0)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How far an experiment is shrunk, and the sentences that say so beside every number."""
-
-    name: str
-    images: str
-    converged: str
-    """Of the experiments that train on images to convergence, also at small scale."""
-    text: str
-
-
-_SMOKE = (
-    "does it run at all? Tiny networks, two passes over a fifth of scikit-learn's digits{}; the numbers mean nothing."
-)
-_SMALL_IMAGES = (
-    "16 filters instead of 64 (WideResNet: factor 1 instead of 10), a stem of stride 2 (half the resolution), {} "
-    "instead of 400 epochs, a cosine to zero instead of steps, the last measurement instead of the median of ten."
-)
-_PAPER = "400 epochs of N groups and all other hyperparameters as published."
-SMOKE = Scale(
-    "smoke", images=_SMOKE.format(""), converged=_SMOKE.format(""), text=_SMOKE.format(", their pixels as words")
-)
-SMALL = Scale(
-    "small",
-    images=_SMALL_IMAGES.format("3 epochs"),
-    converged=_SMALL_IMAGES.format("3,000 steps at 2.5 % of the images, growing with the square root of the share,"),
-    text="networks of full size, 15 epochs instead of 400, Adam at 0.001 without weight decay instead of SGD, the "
-    "median of the last 5 epochs instead of 10.",
-)
-PAPER = Scale(
-    "paper",
-    images=_PAPER,
-    converged="as many steps as 400 epochs of all images have, and all other hyperparameters as published.",
-    text=_PAPER,
-)
-SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}
 
 
 @dataclass(frozen=True)

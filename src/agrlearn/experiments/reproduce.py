@@ -11,7 +11,7 @@ import torch
 from lightning_fabric import Fabric
 
 from agrlearn.errors import DataError, RecipeError, TrainingError, look_up
-from agrlearn.experiments.catalogue import EXPERIMENTS, SCALES, Row
+from agrlearn.experiments.catalogue import EXPERIMENTS, Row
 from agrlearn.experiments.cells import Cell, CellResult, divergence_file, read_result
 from agrlearn.experiments.engines import Resources, run_jobs
 from agrlearn.experiments.running import (
@@ -22,6 +22,7 @@ from agrlearn.experiments.running import (
     run_directory,
     steps_per_epoch,
 )
+from agrlearn.experiments.scales import SCALES
 from agrlearn.files import write_atomically
 from agrlearn.grouping import group, map_objects, take
 from agrlearn.training.setup import make_optimizer, make_regularizer

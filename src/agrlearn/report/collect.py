@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agrlearn.experiments.catalogue import Experiment, Row, Scale
+from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import CellResult, Point
+from agrlearn.experiments.scales import Scale
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.report.charts import Chart
 from agrlearn.report.compare import ComparisonRow, compare
