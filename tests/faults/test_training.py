@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from agrlearn.data.labelled import told_of_lost_workers
 from agrlearn.errors import DataError, TrainingError
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
@@ -118,3 +119,16 @@ def test_ctrl_c_once_or_twice_stops_and_the_run_goes_on_to_the_same_weights(pres
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train(tmp_path / "run", "short")
     assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
+
+
+def test_a_worker_that_dies_while_it_hands_over_a_batch_is_told_of_like_any_other():
+    def tell(number, frame):
+        raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")
+
+    before = signal.signal(signal.SIGALRM, tell)
+    try:
+        with pytest.raises(DataError, match="a process that loads the data has died"), told_of_lost_workers():
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            raise ConnectionResetError
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -1,6 +1,7 @@
 """Objects with their labels in memory, and batches of any map-style Dataset."""
 
 import hashlib
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from agrlearn.errors import DataError
 from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
+
+_SECONDS_UNTIL_TOLD = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +194,12 @@ def told_of_lost_workers() -> Iterator[None]:
     torch raises its error wherever the main process happens to be, so the block holds all that is done with batches.
     """
     try:
-        yield
+        try:
+            yield
+        except (OSError, EOFError):
+            # So it looks when a worker dies while it hands over a batch; torch's error is raised within the sleep.
+            time.sleep(_SECONDS_UNTIL_TOLD)
+            raise
     except RuntimeError as error:
         if str(error).startswith("DataLoader worker ("):
             raise DataError(
