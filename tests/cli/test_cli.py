@@ -15,6 +15,7 @@ import numpy
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import distributed
 
 from agrlearn.cli import main
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -359,3 +360,15 @@ def test_information_between_two_files_is_estimated_or_refused_with_a_sentence(t
     for name, message in (("words.tsv", "as numbers"), ("broken.npy", "as numbers"), ("x.txt", "expected an .npy")):
         assert call("information", tmp_path / "x.npy", tmp_path / name) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_command_on_several_processes_ends_their_connections(tmp_path, monkeypatch):
+    """Those left open can abort Python while it shuts down, and a run that is done would look failed."""
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher says
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        main(["info"])
+        assert not distributed.is_initialized()
+    finally:
+        if distributed.is_initialized():
+            distributed.destroy_process_group()

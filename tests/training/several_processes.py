@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from lightning_fabric import Fabric
-from torch import nn
+from torch import distributed, nn
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import RecipeError
@@ -101,3 +101,4 @@ if __name__ == "__main__":
         stop_after_an_epoch(engine, folder / "run")
     else:
         torch.save(results(engine), folder / f"rank{engine.global_rank}.pt")
+    distributed.destroy_process_group()  # open connections can abort Python while it shuts down

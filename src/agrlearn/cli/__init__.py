@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from agrlearn.cli.demo import demo
-from agrlearn.cli.engine import process_number
+from agrlearn.cli.engine import process_number, stop_engine
 from agrlearn.cli.evaluate import evaluate
 from agrlearn.cli.export import export
 from agrlearn.cli.info import info
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
+        stop_engine()
     except CycloptsError as error:
         _leave(f"{_reason(error)} Try --help.")
     except AgrLearnError as error:

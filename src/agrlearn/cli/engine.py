@@ -31,6 +31,19 @@ def start_engine(precision: str = "32-true") -> "Fabric":
     return engine
 
 
+def stop_engine() -> None:
+    """Leave the other processes in order: connections still open while Python shuts down can abort it, its work done.
+
+    Not after an error: closing a connection may wait for a process that is gone.
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+        return
+    from torch import distributed
+
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
 def process_number() -> int:
     """The number of this process, as its launcher tells it; 0 where there is one alone."""
     return int(os.environ.get("RANK", 0))
