@@ -1,13 +1,16 @@
-"""Eval mode for a while leaves no trace."""
+"""Each module keeps its own mode, and eval mode for a while leaves no trace."""
 
 import pytest
 import torch
 from torch import nn
 
+from agrlearn.data.labelled import LabelledSet
 from agrlearn.grouping import group
 from agrlearn.networks.convert import aggregate
 from agrlearn.networks.cost import count_multiply_adds
 from agrlearn.networks.modes import evaluating
+from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
 
 
@@ -51,6 +54,35 @@ def test_counting_costs_leaves_a_frozen_normalisation_frozen():
     count_multiply_adds(network, foreign.images())
     assert network.training
     assert not network[0][0][1].training
+
+
+def norms_of(network):
+    return [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+
+
+@pytest.mark.parametrize("options", [{}, {"at": "1"}])
+def test_a_frozen_normalisation_stays_frozen_when_its_model_is_joined_and_trained(options):
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 2)
+    )
+    model[1].eval()
+    network = aggregate(model, 2, foreign.images(), **options, verbose=False)
+    assert network.training
+    assert [norm.training for norm in norms_of(network)] == [norm.training for norm in norms_of(model)]
+    frozen, free = norms_of(network)
+    before = frozen.running_mean.clone(), free.running_mean.clone()
+    data = LabelledSet(foreign.images(), torch.arange(len(foreign.images())) % 2, ("a", "b"))
+    fit(network, data, Recipe(epochs=2, batch_size=4, learning_rate=0.05), data)
+    assert torch.equal(frozen.running_mean, before[0])
+    assert not torch.equal(free.running_mean, before[1])
+
+
+def test_a_network_in_eval_mode_is_trained_all_the_same():
+    network = aggregate(foreign.nested().eval(), 2, foreign.images(), verbose=False)
+    assert not any(module.training for module in network.modules())
+    data = LabelledSet(foreign.images(), torch.arange(len(foreign.images())) % 2, ("a", "b"))
+    fit(network, data, Recipe(epochs=1, batch_size=4, learning_rate=0.05))
+    assert all(module.training for module in network.modules())
 
 
 def test_a_layer_that_prepares_itself_in_train_and_eval_is_told_of_both():

@@ -1,6 +1,7 @@
 """aggregate(): a classifier that somebody else wrote becomes one that classifies groups."""
 
 import copy
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.joining import Body, at_least
 from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
+from agrlearn.networks.conversion.within import WholeModel
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.joins import JOINS
 from agrlearn.seeding import generator
@@ -137,7 +139,19 @@ def aggregate(
     )
     if verbose:
         print(network.conversion)
-    return network.train(model.training)
+    _take_modes(network, model)
+    return network
+
+
+def _take_modes(network: AggregatedClassifier, model: nn.Module) -> None:
+    """Put every module into the mode that the model has it in, so that what its user keeps frozen stays so."""
+    [whole] = [module for module in network.modules() if isinstance(module, WholeModel)]
+    network.train(model.training)
+    for name, module in model.named_modules():
+        with suppress(AttributeError):  # parts of the classifier, which was taken off
+            part = whole.model.get_submodule(name)
+            if part.training != module.training:
+                part.train(module.training)
 
 
 def _default_join(objects: Objects, at: str | None) -> str:

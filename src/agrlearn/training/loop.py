@@ -63,6 +63,8 @@ def fit(
 ) -> History:
     """Train `network` in place.
 
+    Modules that are in eval mode within a network in train mode stay so, such as normalisations that are kept frozen.
+
     Args:
         train_set: any map-style Dataset of (object, label); a `LabelledSet` is fastest.
         recipe: the hyperparameters; the paper's by default.
@@ -102,7 +104,8 @@ def _train(
     *, augment: Augment | None, workers: int, progress: bool | None, label: str, checkpoint_seconds: float,
 ) -> History:  # fmt: skip
     """All epochs that are left, one after the other."""
-    network.train()
+    if not network.training:
+        network.train()
     module, optimizer = engine.setup(network, make_optimizer(network, recipe))
     regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
     state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
