@@ -43,7 +43,7 @@ def take_off_classifier(model: nn.Module, objects: Objects, name: str | None = N
 
 
 def _find(model: nn.Module, objects: Objects, name: str | None) -> Classifier:
-    """The layer called `name`, or the last one that could make the model's output."""
+    """The layer called `name`, or the only one that could make the model's output."""
     layers: dict[str, nn.Module] = {key: module for key, module in model.named_modules() if _could_classify(module)}
     if name is not None:
         layers = {name: look_up(layers, name, "linear layer of the model")}
@@ -64,7 +64,7 @@ def _find(model: nn.Module, objects: Objects, name: str | None) -> Classifier:
         found = {key: made for key, made in found.items() if made.shape == scores.shape}
         same = {key: made for key, made in found.items() if torch.equal(made, scores)}
         found = same or found
-    if len(found) > 1 and scores is not None:
+    if len(found) > 1:
         raise ConversionError(
             f"{' and '.join(found)} could each make the model's class scores; name the one to keep with classifier="
         )
