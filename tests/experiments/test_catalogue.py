@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from agrlearn.experiments.catalogue import EXPERIMENTS, FOLD_1
+from agrlearn.experiments.catalogue import EXPERIMENTS
+from agrlearn.experiments.cells import FOLD_1
 from agrlearn.experiments.scales import PAPER, SCALES, SMALL
 
 SMALL_OR_PAPER = pytest.mark.parametrize("scale", [SMALL, PAPER], ids=lambda scale: scale.name)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agrlearn.experiments.cells import Cell
+from agrlearn.experiments.cells import FOLD_1, Cell
 from agrlearn.experiments.pictures import Picture, draw_curves, draw_shares
 from agrlearn.experiments.running import DIGITS_AS_WORDS
 from agrlearn.experiments.scales import PAPER, SMALL, SMOKE, Scale
 from agrlearn.training.recipe import Recipe
 
-FOLD_1 = "fold 1"
 _CIFAR = {"CIFAR-10": "cifar-10", "CIFAR-100": "cifar-100"}
 _TEXT = {"Movie Review": "movie-review", "Subjectivity": "subjectivity"}
 _TRAINING_IMAGES = 50_000

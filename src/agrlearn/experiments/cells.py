@@ -12,6 +12,8 @@ from agrlearn.errors import RunError
 from agrlearn.files import write_atomically
 from agrlearn.training.recipe import Recipe
 
+FOLD_1 = "fold 1"
+"""The label of the cell that the others of its block are compared with."""
 _FORMAT = "agrlearn-cell-1"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
-from agrlearn.experiments.cells import CellResult
+from agrlearn.experiments.cells import FOLD_1, CellResult
 
 Picture = Callable[[Mapping[tuple[str, str], Sequence[CellResult]], Path, str], None]
 """Draws results, by block and label, into a file under a title."""
@@ -16,6 +16,8 @@ _COLOURS = {1: "#555555", 2: "#0072b2", 4: "#d55e00"}
 """By the fold, or the fold whose number of objects fold 1 saw."""
 _LEFT_OUT = ("last layer", "stopped early", "by channels", "pooled by slot")
 """Rows that would make a picture of shares too full; the table has them."""
+_ASIDE = 1.03
+"""By how much lines are moved aside on a logarithmic axis, so that their errors do not cover each other."""
 
 
 def draw_curves(results: Mapping[tuple[str, str], Sequence[CellResult]], file: Path, title: str) -> None:
@@ -41,29 +43,54 @@ def draw_curves(results: Mapping[tuple[str, str], Sequence[CellResult]], file: P
 
 
 def draw_shares(results: Mapping[tuple[str, str], Sequence[CellResult]], file: Path, title: str) -> None:
-    """Test error over the share of the training images, with the standard error over seeds."""
-    lines = errors_by_share(results)
-    with _figure(file, title, columns=1) as (axes,):
-        for label, errors in lines.items():
-            axes.errorbar(
-                list(errors), [error.value for error in errors.values()],
-                yerr=[error.standard_error for error in errors.values()], marker="o", capsize=3, **_style(label),
-            )  # fmt: skip
-        shares = sorted({share for errors in lines.values() for share in errors})
-        axes.set(xlabel="training images used, %", ylabel="test error, %", xscale="log")
-        axes.set_xticks(shares, [f"{share:g}" for share in shares])
-        axes.minorticks_off()
-        axes.legend(frameon=False)
+    """Test error over the share of the training images (left), and the difference to fold 1 paired by seed (right)."""
+    errors, differences = errors_by_share(results), errors_by_share(results, minus=FOLD_1)
+    shares = sorted({share for means in errors.values() for share in means})
+    with _figure(file, title, columns=2) as (left, right):
+        for axes, lines in ((left, errors), (right, differences)):
+            for number, (label, means) in enumerate(lines.items()):
+                aside = _ASIDE ** (number - (len(lines) - 1) / 2) if axes is right else 1.0
+                axes.errorbar(
+                    [share * aside for share in means], [mean.value for mean in means.values()],
+                    yerr=[mean.standard_error for mean in means.values()], marker="o", capsize=3, **_style(label),
+                )  # fmt: skip
+            axes.set(xlabel="training images used, %", xscale="log")
+            axes.set_xticks(shares, [f"{share:g}" for share in shares])
+            axes.minorticks_off()
+        left.set(ylabel="test error, %")
+        left.legend(frameon=False)
+        right.axhline(0, color=_COLOURS[1], lw=1)
+        right.set(ylabel=f"difference to {FOLD_1}, points")
 
 
-def errors_by_share(results: Mapping[tuple[str, str], Sequence[CellResult]]) -> dict[str, dict[float, Mean]]:
-    """For each label, the test error by the share of the training images, both in percent and from few to many."""
+def errors_by_share(
+    results: Mapping[tuple[str, str], Sequence[CellResult]], minus: str | None = None
+) -> dict[str, dict[float, Mean]]:
+    """For each label, the test error by the share of the training images, both in percent and from few to many.
+
+    Args:
+        minus: a label whose error is taken off, seed by seed; it has no line itself then.
+    """
+    base = {
+        (block, result.seed): _error(result) for (block, label), mine in results.items() if label == minus
+        for result in mine
+    }  # fmt: skip
     lines: dict[str, dict[float, Mean]] = {}
-    for (_, label), mine in sorted(results.items(), key=lambda item: item[1][0].cell.get("share", 1.0)):
-        if not any(words in label for words in _LEFT_OUT):
-            error = mean_over_runs([100 * statistics.median(result.test_errors) for result in mine])
-            lines.setdefault(label, {})[100 * mine[0].cell.get("share", 1.0)] = error
+    for (block, label), mine in sorted(results.items(), key=lambda item: item[1][0].cell.get("share", 1.0)):
+        if label == minus or any(words in label for words in _LEFT_OUT):
+            continue
+        errors = [
+            _error(result) - base.get((block, result.seed), 0.0)
+            for result in mine
+            if minus is None or (block, result.seed) in base
+        ]
+        if errors:
+            lines.setdefault(label, {})[100 * mine[0].cell.get("share", 1.0)] = mean_over_runs(errors)
     return lines
+
+
+def _error(result: CellResult) -> float:
+    return 100 * statistics.median(result.test_errors)
 
 
 def _style(label: str) -> dict[str, Any]:

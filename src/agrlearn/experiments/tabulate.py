@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
-from agrlearn.experiments.catalogue import FOLD_1, Experiment, Row
-from agrlearn.experiments.cells import CellResult, read_divergences, read_result, seeds_done
+from agrlearn.experiments.catalogue import Experiment, Row
+from agrlearn.experiments.cells import FOLD_1, CellResult, read_divergences, read_result, seeds_done
 from agrlearn.experiments.scales import Scale
 from agrlearn.files import write_atomically
 

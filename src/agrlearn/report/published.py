@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agrlearn.evaluation.comparison import Mean
-from agrlearn.experiments.catalogue import FOLD_1, Experiment, Row
-from agrlearn.experiments.cells import CellResult
+from agrlearn.experiments.catalogue import Experiment, Row
+from agrlearn.experiments.cells import FOLD_1, CellResult
 from agrlearn.experiments.scales import Scale
 from agrlearn.experiments.tabulate import (
     Line,
