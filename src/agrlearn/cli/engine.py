@@ -1,6 +1,7 @@
 """The devices and processes that a command runs on."""
 
 import os
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -36,11 +37,8 @@ def stop_engine() -> None:
 
     Not after an error: closing a connection may wait for a process that is gone.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
-        return
-    from torch import distributed
-
-    if distributed.is_initialized():
+    distributed = sys.modules.get("torch.distributed")  # which most commands have no need to import
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
 
 
