@@ -1,6 +1,7 @@
 """Files that are whole or absent, and texts that are small or refused."""
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,19 @@ def parse_json(text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def to_json(value: Any) -> str:
+    """A JSON text, with null where a number is NaN, which JSON has not."""
+    return json.dumps(_without_nan(value), indent=1, allow_nan=False) + "\n"
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:

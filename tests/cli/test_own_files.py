@@ -66,6 +66,34 @@ def test_folders_called_train_and_test_are_the_parts(tmp_path):
         open_source(str(tmp_path))
 
 
+@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("TRAIN", "val")])
+def test_the_parts_are_found_however_they_are_written_and_what_stands_beside_them_is_told(tmp_path, train, test):
+    write_images(tmp_path / train, count=4)
+    write_images(tmp_path / test, count=2)
+    write_images(tmp_path / "validation", count=1)
+    source = open_source(str(tmp_path), image_size=8)
+    assert (source.class_names, len(source.test.objects)) == (("cat", "dog"), 4)
+    assert source.remarks == (f"beside {train} and {test}, validation is not read",)
+
+
+def test_half_of_train_and_test_is_no_class_but_a_class_may_be_called_train(tmp_path):
+    write_images(tmp_path / "half" / "train", count=2)
+    with pytest.raises(DataError, match=r"of train and test \(or val\) only this one; add the other, or give .*train"):
+        open_source(str(tmp_path / "half"))
+    write_images(tmp_path / "vehicles", classes=("train", "tram"), count=2)
+    assert open_source(str(tmp_path / "vehicles")).class_names == ("train", "tram")
+
+
+def test_grey_images_of_16_bits_keep_their_shades(tmp_path):
+    for name in ("dark", "light"):
+        (tmp_path / name).mkdir()
+        ramp = numpy.arange(4096, dtype=numpy.uint16).reshape(64, 64) * 16
+        Image.fromarray(ramp if name == "dark" else ramp[::-1].copy()).save(tmp_path / name / "ramp.png")
+    objects = open_source(str(tmp_path), image_size=64).train.objects
+    assert objects[0, 0].flatten().tolist() == [value * 16 // 256 for value in range(4096)]
+    assert torch.equal(objects[1], objects[0].flip(1))
+
+
 def test_broken_images_are_named_or_left_out_and_listed(tmp_path, capsys):
     write_images(tmp_path / "pets")
     broken = tmp_path / "pets" / "cat" / "broken.png"
@@ -154,6 +182,12 @@ def test_numbers_in_a_table_keep_their_columns(tmp_path, capsys):
             r"row 2: not a JSON object with the same names",
             1,
         ),
+        (
+            "a.tsv",
+            b'text\tlabel\nso good\ta\n"So it goes\ta\nso bad\tb\nas "ever"\ta\n',
+            r"row 3: it goes on to row 5; is a quot",
+            1,
+        ),
         ("a.csv", b"1,2\n3,4\n", r"has no header: its first row is 1, 2", None),
         ("a.csv", b"", r"is empty", None),
         ("a.csv", b"x,label\n", r"is empty", None),
@@ -171,6 +205,26 @@ def test_bad_tables_get_a_sentence_with_file_and_row(name, content, message, lef
         source = open_source(str(file), skip_bad=True)
         assert len(source.bad) == left_out
         assert len(source.labelled(source.train)) >= 1
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_row_numbers_are_no_feature(name, tmp_path):
+    write_rows(tmp_path / "t.csv", [name, "a", "label"], [[0, 1.5, "x"], [1, 2.5, "y"]])
+    source = open_source(str(tmp_path / "t.csv"))
+    assert source.train.objects.tolist() == [[1.5], [2.5]]
+    assert f"left out: {name!r}, as pandas calls row numbers" in source.remarks[0]
+
+
+def test_a_table_to_predict_may_have_an_empty_label_column(tmp_path):
+    write_rows(tmp_path / "t.csv", ["a", "label"], [[1.5, "x"], [2.5, "y"]])
+    preparation = open_source(str(tmp_path / "t.csv")).preparation
+    write_rows(tmp_path / "new.csv", ["a", "label"], [[3.5, ""], [4.5, " "]])
+    assert open_source(str(tmp_path / "new.csv"), preparation=preparation).unseen.objects.tolist() == [[3.5], [4.5]]
+
+
+def test_a_long_text_is_read(tmp_path):
+    write_rows(tmp_path / "t.csv", ["text", "label"], [["word " * 50_000, "x"], ["so short", "y"]])
+    assert open_source(str(tmp_path / "t.csv")).train.objects.shape == (2, 50_000)
 
 
 def test_unknown_columns_name_the_closest(tmp_path, capsys):

@@ -40,8 +40,11 @@ def test_data_that_cannot_be_had_are_left_out_with_the_reason(tmp_path, capsys, 
         raise DataError(f"there is no {name} here")
 
     monkeypatch.setattr("agrlearn.experiments.running.open_source", refuse)
-    call(tmp_path, "table1", "--scale", "small", "--seeds", "1")
-    told = capsys.readouterr().out
+    with pytest.raises(SystemExit) as leaving:
+        call(tmp_path, "table1", "--scale", "small", "--seeds", "1")
+    assert leaving.value.code == 2
+    told, error = capsys.readouterr()
+    assert "nothing could be run for want of cifar-10 and cifar-100" in error
     assert "there is no cifar-10 here" in told
     assert "there is no cifar-100 here" in told
     assert "Not run: fold 1; fold 1, α = 0.7" in (tmp_path / "results" / "table1-small.md").read_text()

@@ -48,6 +48,16 @@ def test_the_four_files_are_read_however_they_are_compressed(small_files, tmp_pa
         assert len(source.train.objects) == 20
 
 
+def test_unpacked_files_are_read(small_files, tmp_path):
+    checksums = {name: checksum(content) for name, content in small_files.items()}
+    for name, content in small_files.items():
+        (tmp_path / name.removesuffix(".gz")).write_bytes(content)
+    assert len(read_fashion_mnist(tmp_path, checksums, "http://127.0.0.1:9").train.objects) == 20
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"other")
+    with pytest.raises(DataError, match="t10k-labels-idx1-ubyte is not the published file"):
+        read_fashion_mnist(tmp_path, checksums, "http://127.0.0.1:9")
+
+
 def test_missing_files_are_downloaded_and_altered_ones_are_not_kept(small_files, tmp_path):
     checksums = {name: checksum(content) for name, content in small_files.items()}
     served = {f"/{name}": gzip.compress(content) for name, content in small_files.items()}

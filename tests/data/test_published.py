@@ -47,12 +47,19 @@ def test_the_folder_is_the_chosen_one_then_that_of_the_environment_then_one_in_t
     assert data_folder() == tmp_path / ".cache" / "agrlearn"
 
 
-def test_the_unpacked_folder_comes_before_the_archive(tmp_path):
+@pytest.mark.parametrize("folder", ["pair", "."])  # some archives unpack into a folder, some do not
+def test_unpacked_files_come_before_the_archive(tmp_path, folder):
     (tmp_path / "pair.tar.gz").write_bytes(b"no archive")
-    (tmp_path / "pair").mkdir()
+    (tmp_path / folder).mkdir(exist_ok=True)
     for name, content in CONTENTS.items():
-        (tmp_path / "pair" / name).write_bytes(content)
+        (tmp_path / folder / name).write_bytes(content)
     assert read_archive(ABOUT, tmp_path) == CONTENTS
+    (tmp_path / folder / "a.txt").write_bytes(b"other")
+    remove = tmp_path / (folder if folder == "pair" else "a.txt")
+    with pytest.raises(
+        DataError, match=rf"a\.txt is not the published .*; unpack pair\.tar\.gz again, or remove {remove}$"
+    ):
+        read_archive(ABOUT, tmp_path)
 
 
 def test_a_missing_archive_is_downloaded_once(tmp_path):

@@ -1,17 +1,20 @@
 """Sweeps: the file, and many trials on either engine through crashes and kills."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 
+import numpy
 import pytest
 
 from agrlearn.cli import main
 from agrlearn.errors import RecipeError
 from agrlearn.experiments.engines import JobDiedError, Resources, run_jobs
-from agrlearn.experiments.sweep import read_sweep
+from agrlearn.experiments.sweep import read_sweep, summarize_sweep
+from agrlearn.training.checkpoint import read_records
 
 SWEEP = """
 data = "digits"
@@ -149,6 +152,54 @@ def test_a_sweep_with_a_crash_and_a_killed_driver_ends_in_the_table_of_an_undist
     assert len(again) == 6
     assert all(again[name] == when for name, when in done.items())  # what was done was not run again
     assert (tmp_path / "runs" / "sweep.md").read_text() == undisturbed_table(tmp_path)
+
+
+def run_sweep(file, folder, *options):
+    with pytest.raises(SystemExit) as leaving:
+        main(["sweep", str(file), "--run-dir", str(folder), "--retries", "0", "--no-report", *options])
+        raise SystemExit(0)
+    return leaving.value.code
+
+
+def test_a_sweep_whose_settings_or_data_changed_is_not_shown_as_done(tmp_path, capsys):
+    random = numpy.random.default_rng(0)
+    numpy.savez(tmp_path / "d.npz", x=random.normal(size=(40, 4)), y=numpy.arange(40) % 2)
+    text = f'data = "{tmp_path / "d.npz"}"\nrecipe.epochs = 1\nfold = 1\n'
+    file, runs = write(tmp_path, text), tmp_path / "runs"
+    assert run_sweep(file, runs) == 0
+    first = (runs / "sweep.md").read_text()
+    table = json.loads((runs / "sweep.json").read_text(), parse_constant=pytest.fail)
+    assert table[0]["error"]["standard_error"] is None  # of one run
+    os.utime(tmp_path / "d.npz")  # touched, not changed
+    assert run_sweep(file, runs) == 0
+    assert (runs / "sweep.md").read_text() == first
+    numpy.savez(tmp_path / "d.npz", x=random.normal(size=(40, 4)), y=numpy.arange(40) % 2)
+    for change in (text, text.replace("epochs = 1", "epochs = 2")):
+        file.write_text(change)
+        capsys.readouterr()
+        assert run_sweep(file, runs) == 2
+        assert "--fresh" in capsys.readouterr().out
+        assert (runs / "sweep.md").read_text() == first
+        assert run_sweep(file, runs, "--fresh") == 0
+        second = (runs / "sweep.md").read_text()
+        assert second != first
+        first = second
+
+
+def test_a_trial_with_patience_is_judged_by_the_epoch_that_it_keeps(tmp_path):
+    random = numpy.random.default_rng(0)
+    numpy.savez(tmp_path / "noise.npz", x=random.normal(size=(60, 8)), y=random.integers(0, 2, 60))
+    recipe = "recipe.epochs = 60\nrecipe.patience = 5\n"
+    file = write(tmp_path, f'data = "{tmp_path / "noise.npz"}"\nvalidation_fraction = 0.5\nfold = 1\n{recipe}')
+    assert run_sweep(file, tmp_path / "runs") == 0
+    trial = read_sweep(file, tmp_path / "runs")[0]
+    records = read_records(trial.run_dir)
+    kept = min(records, key=lambda record: record.validation_nll)
+    assert kept.epoch < records[-1].epoch
+    line = summarize_sweep([trial])[0]
+    assert (line.error.value, line.nll.value, line.loss.value) == (
+        100 * kept.validation_error, kept.validation_nll, kept.loss,
+    )  # fmt: skip
 
 
 def test_a_sweep_runs_and_a_failed_trial_is_reported(tmp_path, capsys):

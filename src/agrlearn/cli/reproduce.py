@@ -62,8 +62,9 @@ def reproduce(
     """
     from rich.console import Console
 
-    from agrlearn.errors import RecipeError
+    from agrlearn.errors import DataError, RecipeError
     from agrlearn.experiments import reproduce as engine
+    from agrlearn.experiments.tabulate import collect
 
     seeds = (7 if scale == "paper" else 3) if seeds is None else seeds
     if seeds < 1:
@@ -74,7 +75,8 @@ def reproduce(
     done = results / engine.CELLS_FOLDER
     everything = [row for found in rows.values() for row in found]
     tasks = [] if only_write else engine.pending(everything, seeds, done)
-    for dataset, reason in engine.missing_data(tasks, data_dir).items():
+    missing = engine.missing_data(tasks, data_dir)
+    for dataset, reason in missing.items():
         console.print(f"Left out, for want of {dataset}: {reason}", soft_wrap=True)
         tasks = [task for task in tasks if task.cell.dataset != dataset]
     if tasks:
@@ -85,6 +87,8 @@ def reproduce(
     else:
         failures = 0
     _write(console, list(rows), scale, seeds, results)
+    if missing and not any(collect(everything, done).values()):
+        raise DataError(f"nothing could be run for want of {' and '.join(missing)}, as told above")
     if failures:
         raise RecipeError(
             f"{failures} of {len(tasks)} runs failed, as told above; the same command tries those again that did not "

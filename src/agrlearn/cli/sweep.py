@@ -25,6 +25,7 @@ def sweep(
     /,
     *,
     run_dir: Path | None = None,
+    fresh: bool = False,
     report: bool = True,
     resources: Annotated[ResourceOptions, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
@@ -48,10 +49,12 @@ def sweep(
         The TOML file.
     run_dir
         Where the trials' run directories and the table go; by default runs/ and the file's name.
+    fresh
+        Start trials over that are not finished, also where their directories hold a run of other settings or data.
     report
         Write report.html, which shows the whole sweep, beside the table.
     """
-    import json
+    import functools
     from collections import Counter
     from dataclasses import asdict
 
@@ -61,7 +64,7 @@ def sweep(
     from agrlearn.errors import RecipeError
     from agrlearn.experiments.engines import run_jobs
     from agrlearn.experiments.sweep import as_markdown, read_sweep, summarize_sweep
-    from agrlearn.files import write_atomically
+    from agrlearn.files import to_json, write_atomically
 
     folder = (run_dir or Path("runs") / file.stem).resolve()
     trials = read_sweep(file, folder)
@@ -88,17 +91,20 @@ def sweep(
     try:
         if jobs and console.is_terminal:
             shown.start()
-        run_jobs(jobs, _run_trial, resources.resources(), on_start=on_start, on_done=on_done)
+        run_jobs(
+            jobs, functools.partial(_run_trial, fresh=fresh), resources.resources(), on_start=on_start, on_done=on_done
+        )
     except KeyboardInterrupt:
         console.print("Stopped. The same command goes on from here.")
         raise SystemExit(130) from None
     finally:
         shown.stop()
     lines = summarize_sweep(trials)
-    write_atomically(folder / "sweep.md", as_markdown(lines))
-    write_atomically(folder / "sweep.json", json.dumps([asdict(line) for line in lines], indent=1) + "\n")
-    console.print(as_markdown(lines), soft_wrap=True, markup=False)
-    console.print(f"The table is in {folder / 'sweep.md'}, each trial's run directory beside it.", soft_wrap=True)
+    if lines:
+        write_atomically(folder / "sweep.md", as_markdown(lines))
+        write_atomically(folder / "sweep.json", to_json([asdict(line) for line in lines]))
+        console.print(as_markdown(lines), soft_wrap=True, markup=False)
+        console.print(f"The table is in {folder / 'sweep.md'}, each trial's run directory beside it.", soft_wrap=True)
     if report and lines:
         end_with_report(folder / REPORT_FILE, lambda: _report(trials, file))
     for failure in failures:
@@ -117,7 +123,7 @@ def _report(trials: "list[Trial]", file: Path) -> "Report":
     return Reporter().report(facts, f"Sweep: {file.stem}", command=f"agrlearn sweep {shlex.quote(str(file))}")
 
 
-def _run_trial(trial: "Trial") -> None:
+def _run_trial(trial: "Trial", *, fresh: bool) -> None:
     """An ordinary `agrlearn train`, with what it prints in the run directory."""
     from contextlib import redirect_stdout
 
@@ -133,6 +139,7 @@ def _run_trial(trial: "Trial") -> None:
             net={name: str(value) for name, value in settings.net.items()},
             validation_fraction=settings.validation_fraction,
             run_dir=trial.run_dir,
+            fresh=fresh,
             report=False,
             recipe=settings.recipe.model_copy(update={"seed": trial.seed}),
         )

@@ -104,8 +104,8 @@ def read_npz(path: Path) -> Part:
             raise
         if "allow_pickle" in str(error):
             raise DataError(
-                f"{path} holds a pickled array, as numpy writes for objects of different shapes; "
-                "give all objects one shape and plain numbers"
+                f"{path} holds a pickled array, as numpy writes for objects of different shapes and for names from a "
+                "table; give all objects one shape and plain numbers, and names as y.astype(str)"
             ) from error
         raise DataError(
             f"{path} cannot be read as an .npz file of plain arrays ({error}); write it with numpy.savez"

@@ -38,6 +38,9 @@ def read_fashion_mnist(folder: Path, checksums: dict[str, str] = FASHION_MNIST, 
 
     def read(name: str) -> numpy.ndarray:
         file, checksum = folder / name, checksums[name]
+        unpacked = folder / name.removesuffix(".gz")
+        if unpacked.is_file():
+            return _from_idx(unpacked.read_bytes(), checksum, unpacked)
         if not file.is_file():
             download(f"{url}/{name}", file, lambda fetched: read_idx(fetched, checksum))
         return read_idx(file, checksum)
@@ -60,6 +63,10 @@ def read_idx(file: Path, checksum: str) -> numpy.ndarray:
             content = unpacked.read()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read ({error}); remove it, and it is downloaded again") from error
+    return _from_idx(content, checksum, file)
+
+
+def _from_idx(content: bytes, checksum: str, file: Path) -> numpy.ndarray:
     check_content(content, checksum, file)
     dimensions = content[3] if len(content) > 3 else 0
     lengths = numpy.frombuffer(content[4 : 4 + 4 * dimensions], dtype=">u4")

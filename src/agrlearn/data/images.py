@@ -26,7 +26,7 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
     """Images of every class folder, brought to `size` × `size` colour pixels.
 
     The shorter side is scaled to `size` and the middle is kept. With folders called train and test (or val), these are
-    the parts; otherwise all images are one part.
+    the parts, and `Source.remarks` names the folders beside them; otherwise all images are one part.
     """
     if not 1 <= size <= LARGEST_SIZE:
         raise DataError(f"the image size is a number of pixels from 1 to {LARGEST_SIZE}, got {size}")
@@ -35,17 +35,30 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
     if not any(child.is_dir() for child in path.iterdir()):
         pixels, kept = _read_images(list(_image_files(path)), size, bad, skip_bad)
         return Source(str(path), Part(pixels, places=list(kept.values())), bad=tuple(bad), preparation=about)
-    children = {child.name: child for child in path.iterdir() if child.is_dir()}
+    children = {child.name.lower(): child for child in path.iterdir() if child.is_dir()}
+    train_folder = children.get("train")
     test = next((children[name] for name in _TEST_NAMES if name in children), None)
-    if "train" not in children or test is None:
+    if train_folder is None or test is None:
+        _refuse_half(path, train_folder or test)
         part, names = _read_part(path, size, bad, skip_bad)
         return Source(str(path), part, class_names=names, bad=tuple(bad), preparation=about)
-    train, names = _read_part(children["train"], size, bad, skip_bad)
-    held_out, others = _read_part(test, size, bad, skip_bad)
-    for absent, where in ((set(names) - set(others), test), (set(others) - set(names), children["train"])):
+    train, names = _read_part(train_folder, size, bad, skip_bad)
+    held_out, same_names = _read_part(test, size, bad, skip_bad)
+    for absent, where in ((set(names) - set(same_names), test), (set(same_names) - set(names), train_folder)):
         if absent:
             raise DataError(f"{where} has no images of the class {sorted(absent)[0]!r}; both parts need every class")
-    return Source(str(path), train, held_out, names, bad=tuple(bad), preparation=about)
+    others = sorted(child.name for child in children.values() if child not in (train_folder, test))
+    remarks = [f"beside {train_folder.name} and {test.name}, {name} is not read" for name in others if name[0] != "."]
+    return Source(str(path), train, held_out, names, bad=tuple(bad), remarks=tuple(remarks), preparation=about)
+
+
+def _refuse_half(path: Path, half: Path | None) -> None:
+    """Refuse a train folder without its test folder, or the reverse: taken for a class, it would teach nothing."""
+    if half is not None and any(child.is_dir() for child in half.iterdir()):
+        raise DataError(
+            f"{path} holds {half.name}, with folders in it, but of train and test (or val) only this one; add the "
+            f"other, or give {half} itself"
+        )
 
 
 def _read_part(folder: Path, size: int, bad: list[BadObject], skip_bad: bool) -> tuple[Part, tuple[str, ...]]:
@@ -97,4 +110,6 @@ def _read_image(file: Path, size: int) -> numpy.ndarray:
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(file) as image:
             image.draft("RGB", (size, size))
-            return numpy.array(ImageOps.fit(image.convert("RGB"), (size, size)))
+            deep = image.mode.startswith("I")  # 16 bits of grey, which `convert` would clip to white
+            shown = Image.fromarray((numpy.asarray(image) >> 8).astype(numpy.uint8)) if deep else image
+            return numpy.array(ImageOps.fit(shown.convert("RGB"), (size, size)))

@@ -14,6 +14,7 @@ from agrlearn.errors import DataError
 
 _MOST_BYTES = 2**28  # unpacked; CIFAR's archives are the largest that are read, and have 187 million
 _MOST_MEMBERS = 1000
+_FETCH_AGAIN = "remove it, and it is downloaded again"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Archive:
 
     Args:
         url: its official address.
-        folder: where its files lie in the data folder, if it is unpacked there.
+        folder: where its files lie in the data folder, if it is unpacked there; or they lie in the data folder itself.
         files: each file's name, without the folder, and checksum.
         checksum: of the archive itself, where one is published.
 
@@ -42,12 +43,9 @@ class Archive:
 def read_archive(about: Archive, folder: Path) -> dict[str, bytes]:
     """The checked contents of the archive's files, by name: from its unpacked folder, from the archive as it is, or
     downloaded."""
-    unpacked, packed = folder / about.folder, folder / about.name
-    if unpacked.is_dir():
-        contents = {name: _read(unpacked / name, about) for name in about.files}
-        for name, content in contents.items():
-            check_content(content, about.files[name], unpacked / name)
-        return contents
+    unpacked, packed = _unpacked(about, folder), folder / about.name
+    if unpacked is not None:
+        return {name: _read_unpacked(unpacked / name, about, folder) for name in about.files}
     if not packed.is_file():
         download(about.url, packed, lambda file: read_packed(about, file))
     return read_packed(about, packed)
@@ -55,7 +53,13 @@ def read_archive(about: Archive, folder: Path) -> dict[str, bytes]:
 
 def is_here(about: Archive, folder: Path) -> bool:
     """Whether the folder holds the archive, packed or unpacked."""
-    return (folder / about.folder).is_dir() or (folder / about.name).is_file()
+    return _unpacked(about, folder) is not None or (folder / about.name).is_file()
+
+
+def _unpacked(about: Archive, folder: Path) -> Path | None:
+    if (folder / about.folder).is_dir():
+        return folder / about.folder
+    return folder if all((folder / name).is_file() for name in about.files) else None
 
 
 def read_packed(about: Archive, file: Path) -> dict[str, bytes]:
@@ -118,7 +122,7 @@ class Unpacked:
 
 
 def _too_large(file: Path) -> DataError:
-    return DataError(f"{file} unpacks to far more than the published file; remove it, and it is downloaded again")
+    return DataError(f"{file} unpacks to far more than the published file; {_FETCH_AGAIN}")
 
 
 def check_file(file: Path, checksum: str) -> None:
@@ -129,22 +133,24 @@ def check_file(file: Path, checksum: str) -> None:
     _compare(found.hexdigest(), checksum, file)
 
 
-def check_content(content: bytes, checksum: str, origin: Path | str) -> None:
+def check_content(content: bytes, checksum: str, origin: Path | str, advice: str = _FETCH_AGAIN) -> None:
     """Refuse bytes that are not those of the published file."""
     kind, _ = checksum.split(":")
-    _compare(hashlib.new(kind, content, usedforsecurity=False).hexdigest(), checksum, origin)
+    _compare(hashlib.new(kind, content, usedforsecurity=False).hexdigest(), checksum, origin, advice)
 
 
-def _compare(found: str, checksum: str, origin: Path | str) -> None:
+def _compare(found: str, checksum: str, origin: Path | str, advice: str = _FETCH_AGAIN) -> None:
     kind, expected = checksum.split(":")
     if found != expected:
         raise DataError(
-            f"{origin} is not the published file: expected {kind.upper()} {expected[:12]}…, got {found[:12]}…; "
-            "remove it, and it is downloaded again"
+            f"{origin} is not the published file: expected {kind.upper()} {expected[:12]}…, got {found[:12]}…; {advice}"
         )
 
 
-def _read(file: Path, about: Archive) -> bytes:
+def _read_unpacked(file: Path, about: Archive, folder: Path) -> bytes:
+    advice = f"unpack {about.name} again, or remove {file if file.parent == folder else file.parent}"
     if not file.is_file():
-        raise DataError(f"there is no {file}; unpack {about.name} again, or remove {file.parent}")
-    return file.read_bytes()
+        raise DataError(f"there is no {file}; {advice}")
+    content = file.read_bytes()
+    check_content(content, about.files[file.name], file, advice)
+    return content

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from agrlearn.errors import DataError, look_up
 from agrlearn.files import parse_json
 
 _LABEL_NAMES = ("label", "labels", "class", "target", "y", "category")
+_ROW_NUMBERS = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")  # as pandas calls the column of its row numbers
 _ROWS_TO_GUESS_FROM = 200
 _LONGEST_ROW = 2**23  # bytes
 _MANY_CELLS, _CELLS_A_BYTE = 2**20, 20  # a parquet file with more of both is no data, but made to fill the memory
@@ -53,14 +55,22 @@ def read_table(
     rows = list(look_up(READERS, path.suffix, "kind of table")(path, refuse))
     if not rows:
         raise DataError(f"{path} is empty; expected a header and at least one row")
-    names = list(rows[0][1])
     remarks = []
     known = preparation or {}
+    names = list(rows[0][1])
+    numbers = [name for name in names if _ROW_NUMBERS.fullmatch(name) and name not in (text_column, label_column)]
+    if numbers and not known and len(numbers) < len(names):
+        # They tell the class of a sorted table, and nothing of new data.
+        names = [name for name in names if name not in numbers]
+        told = ", ".join(repr(name) for name in numbers)
+        remarks.append(f"left out: {told}, as pandas calls row numbers; to use them as well, name them otherwise")
     label = label_column or known.get("label") or _guess_label(names)
     if label is not None and label not in names:
         if label_column or not known:
             look_up(dict.fromkeys(names), label, f"column of {path}")
         label = None  # a table to predict needs no labels
+    if known and label is not None and all(_is_blank(row[label]) for _, row in rows):
+        label = None
     text = text_column or known.get("text") or (None if known else _guess_text(rows, [n for n in names if n != label]))
     if text is not None:
         look_up(dict.fromkeys(names), text, f"column of {path}")
@@ -88,7 +98,7 @@ def _with_labels(rows: Rows, label: str | None, refuse: Callable[[int, str], Non
         return rows
     kept = []
     for number, row in rows:
-        if row[label] is None or str(row[label]).strip() == "":
+        if _is_blank(row[label]):
             refuse(number, f"the column {label!r} is empty")
         else:
             kept.append((number, row))
@@ -167,6 +177,7 @@ def _guess_text(rows: Rows, names: list[str]) -> str | None:
 def _delimited(separator: str) -> Callable[..., Iterator[tuple[int, dict[str, Any]]]]:
     def read(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[int, dict[str, Any]]]:
         with path.open("rb") as file:
+            csv.field_size_limit(_LONGEST_ROW)
             table = csv.reader(_lines(path, file, refuse), delimiter=separator)
             try:
                 header = next(table, None)
@@ -176,8 +187,13 @@ def _delimited(separator: str) -> Callable[..., Iterator[tuple[int, dict[str, An
                     raise DataError(
                         f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there"
                     )
+                last = table.line_num
                 for cells in table:
-                    if len(cells) == len(header):
+                    first, last = last + 1, table.line_num
+                    if separator == "\t" and last > first:
+                        reason = f"it goes on to row {last}; is a quotation mark left open? A .csv may have such cells"
+                        refuse(first, reason)
+                    elif len(cells) == len(header):
                         yield table.line_num, dict(zip(header, cells, strict=True))
                     elif cells:
                         refuse(table.line_num, f"{len(cells)} cells instead of {len(header)}")
@@ -233,6 +249,10 @@ def _parquet(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[i
         yield from enumerate(parquet.read_table(path).to_pylist(), start=1)
     except (ArrowException, OSError) as error:
         raise DataError(f"{path} cannot be read as a parquet file ({error})") from error
+
+
+def _is_blank(cell: Any) -> bool:
+    return cell is None or str(cell).strip() == ""
 
 
 def _is_number(text: str) -> bool:

@@ -1,6 +1,5 @@
 """The demonstration: fold 1, 2 and 4 on scikit-learn's digits, by every protocol."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from agrlearn.data.labelled import LabelledSet
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.throughput import objects_per_second
-from agrlearn.files import write_atomically
+from agrlearn.files import to_json, write_atomically
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -79,7 +78,7 @@ def run_demo(
     ]
     rows = _rows(trained, train_set, test_set)
     write_atomically(run_dir / "table.md", as_markdown(rows))
-    write_atomically(run_dir / "results.json", json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    write_atomically(run_dir / "results.json", to_json([asdict(row) for row in rows]))
     return rows
 
 

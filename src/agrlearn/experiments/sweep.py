@@ -15,7 +15,7 @@ from agrlearn.errors import RecipeError
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.files import parse_json, read_small_text, write_atomically
 from agrlearn.training.checkpoint import NETWORK_FILE, read_records
-from agrlearn.training.history import History
+from agrlearn.training.history import History, best_record
 from agrlearn.training.recipe import Recipe
 
 _TRIAL_FILE = "trial.json"
@@ -46,21 +46,22 @@ class Trial:
     run_dir: Path
 
     def is_done(self) -> bool:
-        """Whether the directory holds the finished run of these very settings."""
+        """Whether the directory holds the finished run of these very settings, and the data are as they were."""
         file = self.run_dir / _TRIAL_FILE
         if not (self.run_dir / NETWORK_FILE).exists() or not file.exists():
             return False
         try:
             return parse_json(read_small_text(file)) == self._told()
         except ValueError:
-            return False  # it is trained again, and written anew
+            return False  # `train` looks whether it is the same run, and it is written anew
 
     def note_down(self) -> None:
         """Leave in the directory what was trained there."""
         write_atomically(self.run_dir / _TRIAL_FILE, json.dumps(self._told(), indent=1) + "\n")
 
     def _told(self) -> Any:
-        return json.loads(self.settings.model_dump_json()) | {"seed": self.seed}
+        told = json.loads(self.settings.model_dump_json())
+        return told | {"seed": self.seed, "data_files": _stamp(Path(self.settings.data))}
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,11 @@ class SweepLine:
     name: str
     seeds: tuple[int, ...]
     error: Mean
-    """Of the validation part: each run's median of its last ten epochs, in percent."""
+    """Of the validation part, in percent: each run's median of its last ten epochs; with patience, the kept epoch's."""
     nll: Mean
+    """Of the validation part, at the last epoch or, with patience, the kept one."""
     loss: Mean
-    """Of training, at the end."""
+    """Of training, at that epoch."""
 
 
 def read_sweep(file: Path, folder: Path) -> list[Trial]:
@@ -118,19 +120,25 @@ def summarize_sweep(trials: Sequence[Trial]) -> list[SweepLine]:
         done = [trial for trial in trials if trial.name == name and trial.is_done()]
         if not done:
             continue
-        histories = [History(tuple(read_records(trial.run_dir)), 0.0) for trial in done]
+        ends = [_end(trial) for trial in done]
         # The last epoch is measured, if there is a validation part at all.
-        measured = [history for history in histories if history.records[-1].validation_nll is not None]
+        measured = [history for history in ends if history.records[-1].validation_nll is not None]
         lines.append(
             SweepLine(
                 name,
                 tuple(trial.seed for trial in done),
                 _mean([100 * history.final_error() for history in measured]),
                 _mean([history.records[-1].validation_nll for history in measured]),
-                _mean([history.records[-1].loss for history in histories]),
+                _mean([history.records[-1].loss for history in ends]),
             )
         )
     return lines
+
+
+def _end(trial: Trial) -> History:
+    """The epochs that a finished trial is judged by: all, or the one whose weights its patience has kept."""
+    history = History(tuple(read_records(trial.run_dir)), 0.0)
+    return history if trial.settings.recipe.patience is None else History((best_record(history.records),), 0.0)
 
 
 def as_markdown(lines: Sequence[SweepLine]) -> str:
@@ -195,6 +203,12 @@ def _settings(values: dict[str, Any], file: Path) -> TrialSettings:
         known = ", ".join((*TrialSettings.model_fields, *_LISTS))
         reason = f"there is no such setting; there are {known}" if first["type"] == "extra_forbidden" else first["msg"]
         raise RecipeError(f"{file}: {where}: {reason}") from None
+
+
+def _stamp(path: Path) -> list[list[Any]]:
+    """The files of the data, each with its size and time: cheap to compare, and changed by every change."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.is_file()]
 
 
 def _name_of(changes: dict[str, Any]) -> str:

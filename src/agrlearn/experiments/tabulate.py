@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import FOLD_1, CellResult, read_divergences, read_result, seeds_done
 from agrlearn.experiments.scales import Scale
-from agrlearn.files import write_atomically
+from agrlearn.files import to_json, write_atomically
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def write_tables(
         "command": command, "scale": experiment.remark(scale), "rows": [asdict(line) for line in lines],
         "protocols": [asdict(line) for line in protocols],
     }  # fmt: skip
-    write_atomically(stem.with_suffix(".json"), json.dumps(_without_nan(told), indent=1) + "\n")
+    write_atomically(stem.with_suffix(".json"), to_json(told))
 
 
 _ONE_ANSWER = "Batched, 1 draw"
@@ -274,12 +273,3 @@ def _signed(difference: Mean) -> str:
 
 def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
-
-
-def _without_nan(value: object) -> object:
-    """JSON has no NaN: null says that there is no such number."""
-    if _is_nan(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    return [_without_nan(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,6 +1,7 @@
 """What a run leaves behind as numbers."""
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -42,6 +43,12 @@ class EpochRecord:
 
 EPOCH_RECORD = TypeAdapter(EpochRecord)
 """Checks what was read from a file."""
+
+
+def best_record(records: Iterable[EpochRecord]) -> EpochRecord:
+    """The epoch with the highest validation likelihood, of equals the first: the one that a recipe's patience keeps."""
+    measured = [(record.validation_nll, record) for record in records if record.validation_nll is not None]
+    return min(measured, key=lambda pair: pair[0])[1]
 
 
 @dataclass(frozen=True)

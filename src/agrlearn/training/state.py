@@ -13,7 +13,7 @@ from agrlearn.errors import RunError, TrainingError
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.ranks import rank, sum_over_ranks, world_size
-from agrlearn.training.history import EpochRecord
+from agrlearn.training.history import EpochRecord, best_record
 
 _LONGEST_REASON = 200
 
@@ -70,10 +70,7 @@ class TrainingState:
         """
         if self.records[-1].validation_nll is None:
             return
-        likelihoods = {
-            record.epoch: record.validation_nll for record in self.records if record.validation_nll is not None
-        }
-        if min(likelihoods, key=lambda epoch: (likelihoods[epoch], epoch)) == self.epoch:
+        if best_record(self.records).epoch == self.epoch:
             self.best_epoch = self.epoch
             self.best_weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         self.out_of_patience = self.epoch - self.best_epoch >= patience
