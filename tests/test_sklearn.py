@@ -122,6 +122,7 @@ def test_every_protocol_and_a_network_of_ones_own(table):
     ("options", "message"),
     [
         ({"protocol": "batchd"}, "did you mean 'batched'"),
+        ({"protocol": "batched"}, "slot-blind; use protocol='replicated', or for sentences network='sentence-lstm'"),
         ({"fold": 2.0}, r"a whole number, got 2\.0"),
         ({"network": "mlp"}, "mlp does not take sentences; the networks that do are: sentence-cnn, sentence-lstm"),
     ],

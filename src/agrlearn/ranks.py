@@ -1,5 +1,6 @@
 """What the processes of one run (ranks) tell each other. On a single process nothing is sent and nothing changes."""
 
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from agrlearn.errors import RunError
 
@@ -158,12 +160,13 @@ def told_of_lost_ranks(kept: bool) -> Iterator[None]:
 def synchronized_batch_norm(network: nn.Module) -> Iterator[None]:
     """Within this block, batch normalisation takes mean and variance over the batches of all ranks.
 
-    torch's own SyncBatchNorm does not run on CPUs; this does, and the network keeps its layers.
+    torch's own SyncBatchNorm does not run on CPUs; this does, and the network keeps its layers, with whatever else they
+    do (timm's hold their activation as well).
     """
     layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     if world_size() > 1:
         for layer in layers:
-            layer.forward = _normalizer(layer)  # type: ignore[method-assign, assignment]
+            layer.forward = functools.partial(_forward_over_ranks, layer)  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -171,24 +174,36 @@ def synchronized_batch_norm(network: nn.Module) -> Iterator[None]:
             vars(layer).pop("forward", None)
 
 
-def _normalizer(layer: nn.modules.batchnorm._BatchNorm) -> Callable[[Tensor], Tensor]:
-    own = type(layer).forward
+def _forward_over_ranks(layer: nn.Module, *inputs: Any) -> Any:
+    with _BatchNormOverRanks():
+        return type(layer).forward(layer, *inputs)
 
-    def forward(inputs: Tensor) -> Tensor:
-        if not layer.training:
-            return own(layer, inputs)
-        dimensions = [dimension for dimension in range(inputs.ndim) if dimension != 1]
-        shape = (1, -1, *[1] * (inputs.ndim - 2))
-        count = sum_over_ranks(torch.tensor(inputs.numel() / inputs.shape[1], device=inputs.device))
-        mean = _SumOverRanks.apply(inputs.sum(dim=dimensions)) / count
-        centred = inputs - mean.view(shape)
-        variance = _SumOverRanks.apply(centred.square().sum(dim=dimensions)) / count
-        if layer.running_mean is not None and layer.running_var is not None and layer.num_batches_tracked is not None:
-            layer.num_batches_tracked.add_(1)
-            share = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
-            layer.running_mean.lerp_(mean.detach(), share)
-            layer.running_var.lerp_(variance.detach() * count / (count - 1), share)
-        scaled = centred * (variance + layer.eps).rsqrt().view(shape)
-        return scaled if layer.weight is None else scaled * layer.weight.view(shape) + layer.bias.view(shape)
 
-    return forward
+class _BatchNormOverRanks(TorchFunctionMode):
+    """Within this block, torch's `batch_norm` is the one over all ranks."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return (_batch_norm if function is F.batch_norm else function)(*args, **(kwargs or {}))
+
+
+def _batch_norm(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
+    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """`torch.nn.functional.batch_norm`, over the batches of all ranks in training."""
+    if not training:
+        return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    values = input.to(torch.promote_types(input.dtype, torch.float32))  # half precision cannot hold the sums
+    dimensions = [dimension for dimension in range(input.ndim) if dimension != 1]
+    shape = (1, -1, *[1] * (input.ndim - 2))
+    count = sum_over_ranks(torch.tensor(input.numel() / input.shape[1], device=input.device))
+    mean = _SumOverRanks.apply(values.sum(dim=dimensions)) / count
+    centred = values - mean.view(shape)
+    variance = _SumOverRanks.apply(centred.square().sum(dim=dimensions)) / count
+    if running_mean is not None and running_var is not None:
+        running_mean.lerp_(mean.detach().to(running_mean.dtype), momentum)
+        running_var.lerp_((variance.detach() * count / (count - 1)).to(running_var.dtype), momentum)
+    scaled = centred * (variance + eps).rsqrt().view(shape)
+    if weight is not None:
+        scaled = scaled * weight.view(shape)
+    return (scaled if bias is None else scaled + bias.view(shape)).to(input.dtype)

@@ -128,6 +128,11 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
                 objects=first_tensor(train.objects),
                 **options,
             )  # fmt: skip
+        if self._protocol().tells_slots_apart and self.network_.slot_blind and fold > 1:
+            raise RecipeError(
+                f"protocol={self.protocol!r} needs a network that tells the objects of a group apart, and this one is "
+                "slot-blind; use protocol='replicated', or for sentences network='sentence-lstm'"
+            )
         recipe = Recipe(
             epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate, optimizer=self.optimizer,
             weight_decay=self.weight_decay, schedule=self.schedule, alpha=self.alpha, seed=seed,

@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 from sklearn.metrics import log_loss
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError
@@ -93,6 +93,26 @@ def test_any_dataset_of_pairs_can_be_evaluated(vectors, make_mlp):
         evaluate(network, foreign)
     with pytest.raises(DataError, match="empty"):
         evaluate(network, TensorDataset(vectors.objects[:0], vectors.labels[:0]))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_is_held_one_batch_at_a_time(vectors, make_mlp, workers):
+    class Counting(Dataset):
+        loaded = 0
+
+        def __len__(self):
+            return len(vectors)
+
+        def __getitem__(self, index):
+            self.loaded += 1
+            return vectors[index]
+
+    data, network, passed = Counting(), make_mlp(2), []
+    network.encoder.register_forward_pre_hook(lambda *_: passed.append(data.loaded))
+    measured = evaluate(network, data, batch_size=8, workers=workers)
+    assert measured.error == evaluate(network, vectors, batch_size=8).error
+    if workers == 0:
+        assert passed[0] == 8
 
 
 def test_throughput_counts_objects(vectors, make_mlp):

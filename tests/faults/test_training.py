@@ -12,6 +12,7 @@ from agrlearn.errors import DataError, TrainingError
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.faults.runs import RECIPES, data, last_checkpoint, names_in, network, train, weights_of
+from tests.training.stopping import before_every_step
 
 
 class Stream(Dataset):
@@ -102,16 +103,15 @@ def test_ctrl_c_once_or_twice_stops_and_the_run_goes_on_to_the_same_weights(pres
     train(tmp_path / "whole", "short")
     left = step
 
-    def press(objects, random):
+    def press():
         nonlocal left
         left -= 1
         if left == 0:
             for _ in range(presses):
                 signal.raise_signal(signal.SIGINT)
-        return objects
 
-    with pytest.raises(KeyboardInterrupt):
-        fit(network(), data(), RECIPES["short"], data(), tmp_path / "run", augment=press)
+    with pytest.raises(KeyboardInterrupt), before_every_step(press):
+        fit(network(), data(), RECIPES["short"], data(), tmp_path / "run")
     state = last_checkpoint(tmp_path / "run")
     came_to = 0 if state is None else 6 * state["epoch"] + state["step"]
     # Once: the step is finished and saved. Twice: stopped at once, within the step, and the epoch's start is the last.

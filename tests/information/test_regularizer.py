@@ -184,13 +184,16 @@ def test_a_j_that_is_not_finite_moves_nothing():
     assert all(torch.equal(before[name], value) for name, value in regularizer.critic.state_dict().items())
 
 
-def test_clipping_bounds_the_penaltys_gradient_at_the_bottleneck_and_keeps_its_direction():
+@pytest.mark.parametrize("scale", [1.0, 2.0**16])  # as a gradient scaler would
+def test_clipping_bounds_the_gradient_of_j_at_the_bottleneck_and_keeps_its_direction(scale):
     groups, t = torch.randn(16, 2, 5), torch.randn(16, 4, requires_grad=True)
-    gradients = []
+    gradients, values = [], []
     for clip in (None, 1e-3):
         value = make_regularizer(clip=clip).penalty(groups, t, torch.Generator().manual_seed(0))
-        gradients.append(torch.autograd.grad(10 * value, t)[0])
+        gradients.append(torch.autograd.grad(scale * value, t)[0] / scale)
+        values.append(value.item())
     free, clipped = gradients
     assert free.norm() > 1e-3
+    assert values[0] == values[1]
     assert clipped.norm().item() == pytest.approx(1e-3, rel=1e-3)
     assert torch.allclose(clipped / clipped.norm(), free / free.norm(), atol=1e-4)

@@ -2,12 +2,14 @@
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from lightning_fabric import Fabric
 from torch import distributed, nn
+from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import RecipeError
@@ -19,13 +21,19 @@ from agrlearn.prediction.protocols import Batched, Contextual
 from agrlearn.ranks import world_size
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
+from tests.training.stopping import StoppedError, at_most
 
 CASES = {
-    f"{norm} batch norm, alpha {alpha:g}, K {steps}, {parts} parts": (norm == "with", alpha, steps, parts)
+    f"{norm} batch norm, alpha {alpha:g}, K {steps}, {parts} parts": (
+        norm == "with", {"alpha": alpha, "ascent_steps": steps, "accumulate": parts},
+    )
     for norm in ("without", "with")
     for alpha, steps in ((0.0, 1), (0.5, 1), (0.5, 3))
     for parts in ((1, 2) if alpha == 0 and norm == "without" else (1,))
-}
+} | {
+    "clipped, alpha 0.5": (False, {"alpha": 0.5, "clip_penalty": 0.001}),
+    "batch norm that activates": ("and activation", {}),
+}  # fmt: skip
 PROTOCOLS = ("replicated", "batched", "contextual")
 
 
@@ -36,27 +44,46 @@ def make_data():
     return LabelledSet(objects, (objects[:, 0] > 0).long() + (objects[:, 1] > 0).long(), ("a", "b", "c"))
 
 
+class NormAndActivation(nn.BatchNorm1d):
+    """As in timm's models."""
+
+    def forward(self, inputs):
+        return super().forward(inputs).relu()
+
+
+class Loaded(Dataset):
+    """The same data, loaded one by one."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+
 def make_network(with_norm):
-    if with_norm:
+    if with_norm is True:
         return build_network("mlp", object_shape=(6,), num_classes=3, fold=2, width=12, seed=1)
     torch.manual_seed(1)
-    encoder = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 8))
+    between = NormAndActivation(16) if with_norm else nn.Tanh()
+    encoder = nn.Sequential(nn.Linear(12, 16), between, nn.Linear(16, 8))
     return AggregatedClassifier(encoder, features=8, fold=2, num_classes=3, join="features")
 
 
-def make_recipe(alpha=0.0, steps=1, parts=1):
-    return Recipe(
-        epochs=3, batch_size=16, learning_rate=0.05, alpha=alpha, ascent_steps=steps, accumulate=parts, seed=3
-    )
+def make_recipe(**options):
+    return Recipe(epochs=3, batch_size=16, learning_rate=0.05, seed=3, **options)
 
 
 def results(fabric):
     """Weights and records of every case, and predictions: the same on one process and on two."""
     data = make_data()
     told = {}
-    for name, (with_norm, alpha, steps, parts) in CASES.items():
+    for name, (with_norm, options) in CASES.items():
         network = make_network(with_norm)
-        history = fit(network, data, make_recipe(alpha, steps, parts), data, fabric=fabric)
+        history = fit(network, data, make_recipe(**options), data, fabric=fabric)
         told[name] = {
             "weights": {key: value.clone() for key, value in network.state_dict().items()},
             "loss": [record.loss for record in history.records],
@@ -68,25 +95,16 @@ def results(fabric):
     for name in PROTOCOLS:
         told[name] = predict(network, data.objects, protocols[name], batch_size=7, sharded=True)
         told[f"{name} errors"] = evaluate(network, data, protocols[name], batch_size=7, sharded=True).head_errors
+    for kind, held_out in (("loaded at once", data), ("loaded batch by batch", Loaded(data))):
+        told[kind] = replace(evaluate(network, held_out, batch_size=7, sharded=True), objects_per_second=0.0)
     return told
 
 
 def stop_after_an_epoch(fabric, run_dir):
     """Leave a run as if all its processes had been killed in the second epoch."""
-
-    class StoppedError(Exception):
-        pass
-
-    calls = iter(range(10))
-
-    def augment(objects, random):
-        if next(calls) == 9:  # 7 steps an epoch
-            raise StoppedError
-        return objects
-
     data = make_data()
-    with suppress(StoppedError):
-        fit(make_network(False), data, make_recipe(0.5), data, run_dir, fabric=fabric, augment=augment)
+    with suppress(StoppedError), at_most(9):  # 7 steps an epoch
+        fit(make_network(False), data, make_recipe(alpha=0.5), data, run_dir, fabric=fabric)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The laws of the house that concern training."""
 
 import copy
+import functools
 import hashlib
 import json
 import math
@@ -8,6 +9,7 @@ import math
 import pytest
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins import MixedPrecision
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
@@ -27,6 +29,8 @@ from agrlearn.training.mixup import mix_groups
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import learning_rate_at
+from agrlearn.training.state import EpochTotals, TrainingState
+from tests.training.stopping import StoppedError, at_most
 
 FAST = dict(epochs=3, batch_size=16, learning_rate=0.05)
 
@@ -267,36 +271,17 @@ def test_augmentation_sees_each_slot_by_itself_and_is_replayed(vectors, make_mlp
     assert not same(results[0], weights(plain))
 
 
-class StoppedError(Exception):
-    pass
-
-
-class StopsAfter:
-    """An augmentation that changes nothing and stops the run after some steps."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def __call__(self, objects, random):
-        self.left -= 1
-        if self.left < 0:
-            raise StoppedError
-        return objects
-
-
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.3, "ascent_steps": 2}, {"optimizer": "adam"}, {"patience": 2}])
 @pytest.mark.parametrize("steps", [1, 7, 10, 23])
 def test_a_stopped_run_resumes_to_the_same_weights_and_records(vectors, make_mlp, tmp_path, steps, options):
     recipe = Recipe(**FAST, **options)
     whole = make_mlp(2, noise=0.1)
-    fit(whole, vectors, recipe, vectors, tmp_path / "whole", augment=StopsAfter(10**9))
-    with pytest.raises(StoppedError):
-        fit(
-            make_mlp(2, noise=0.1), vectors, recipe, vectors, tmp_path / "cut",
-            augment=StopsAfter(steps), checkpoint_seconds=0,
-        )  # fmt: skip
+    fit(whole, vectors, recipe, vectors, tmp_path / "whole")
+    with pytest.raises(StoppedError), at_most(steps):
+        fit(make_mlp(2, noise=0.1), vectors, recipe, vectors, tmp_path / "cut", checkpoint_seconds=0)
     resumed = make_mlp(2, noise=0.1)
-    history = fit(resumed, vectors, recipe, vectors, tmp_path / "cut", augment=StopsAfter(30 - steps))
+    with at_most(30 - steps):
+        history = fit(resumed, vectors, recipe, vectors, tmp_path / "cut")
     assert same(weights(whole), weights(resumed))
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
     assert not history.was_finished
@@ -444,12 +429,56 @@ def test_the_final_error_is_the_median_of_the_last_epochs():
         History((EpochRecord(1, 0.1, 1.0, 0.1, None, 4.0, 0, 1),), 1.0).final_error()
 
 
+def shifted(objects, random, by=0.1):
+    return objects + by
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "told"),
+    [
+        (None, shifted, "its augmentation is None, not shifted"),
+        (shifted, None, "its augmentation is shifted, not None"),
+        (
+            functools.partial(shifted, by=0.2),
+            functools.partial(shifted, by=0.3),
+            r"is shifted\(by=0.2\), not shifted\(by=0.3\)",
+        ),
+    ],
+)
+def test_a_run_with_another_augmentation_is_another_run(vectors, make_mlp, tmp_path, first, then, told):
+    fit(make_mlp(2), vectors, Recipe(**FAST), None, tmp_path, augment=first)
+    with pytest.raises(RunError, match=told):
+        fit(make_mlp(2), vectors, Recipe(**FAST), None, tmp_path, augment=then)
+    about = json.loads((tmp_path / "run.json").read_text())
+    del about["identity"]["augmentation"]  # as earlier versions wrote it
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    assert fit(make_mlp(2), vectors, Recipe(**FAST), None, tmp_path, augment=then).was_finished
+
+
+def test_a_checkpoint_keeps_the_scale_of_the_loss_in_half_precision(make_mlp):
+    def state():
+        network, scaler = make_mlp(2), torch.amp.GradScaler("cpu", init_scale=8.0)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        precision = MixedPrecision("16-mixed", "cpu", scaler=scaler)
+        return TrainingState(network, optimizer, None, EpochTotals.zero(torch.device("cpu")), precision)
+
+    stopped, resumed, old = state(), state(), state()
+    stopped.precision.scaler.scale(torch.ones(()))  # its scale exists from the first use on
+    stopped.precision.scaler.update(new_scale=4.0)
+    saved = stopped.state_dict()
+    resumed.load_state_dict(saved, epochs=1, steps=1)
+    assert resumed.precision.scaler.get_scale() == 4.0
+    del saved["precision"]  # as earlier versions wrote it
+    old.load_state_dict(saved, epochs=1, steps=1)
+    assert old.precision.scaler.get_scale() == 8.0
+
+
 @pytest.mark.parametrize("damage", ["the last record is missing", "the last record is cut short"])
 def test_records_are_mended_when_a_run_was_killed_while_writing_them(vectors, make_mlp, tmp_path, damage):
     recipe = Recipe(**FAST)
     fit(make_mlp(2), vectors, recipe, vectors, tmp_path / "whole")
-    with pytest.raises(StoppedError):
-        fit(make_mlp(2), vectors, recipe, vectors, tmp_path / "cut", augment=StopsAfter(25))
+    with pytest.raises(StoppedError), at_most(25):
+        fit(make_mlp(2), vectors, recipe, vectors, tmp_path / "cut")
     metrics = tmp_path / "cut/metrics.jsonl"
     lines = metrics.read_text().splitlines(keepends=True)
     metrics.write_text(lines[0] if "missing" in damage else lines[0] + lines[1][:20])

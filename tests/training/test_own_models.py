@@ -11,6 +11,7 @@ from agrlearn.prediction.predict import predict
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
+from tests.training.stopping import StoppedError, at_most
 
 FAST = dict(epochs=2, batch_size=8, learning_rate=0.05)
 
@@ -88,18 +89,8 @@ def test_tied_weights_are_saved_resumed_and_loaded_as_they_are(tmp_path, patienc
     whole = tied_network(objects)
     fit(whole, data, recipe, data, tmp_path / "whole")
 
-    class StoppedError(Exception):
-        pass
-
-    steps = iter(range(4))
-
-    def stop_in_the_second_epoch(objects, random):
-        if next(steps) == 3:  # 3 steps an epoch
-            raise StoppedError
-        return objects
-
-    with pytest.raises(StoppedError):
-        fit(tied_network(objects), data, recipe, data, tmp_path / "cut", augment=stop_in_the_second_epoch)
+    with pytest.raises(StoppedError), at_most(3):  # an epoch
+        fit(tied_network(objects), data, recipe, data, tmp_path / "cut")
     resumed = tied_network(objects)
     fit(resumed, data, recipe, data, tmp_path / "cut")
     loaded = load(tmp_path / "whole/network.safetensors", model=tied_network(objects))

@@ -182,9 +182,15 @@ def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, wor
         for indices in sampler.batches(start):
             yield Batch(*fetch(dataset, indices), None if dataset.weights is None else dataset.weights[indices])
         return
-    rest = [indices.tolist() for indices in sampler.batches(start)]
-    for objects, labels in DataLoader(dataset, batch_sampler=rest, num_workers=workers):
-        yield Batch(objects, _class_numbers(labels), None)
+    for objects, labels in fetch_each(dataset, list(sampler.batches(start)), workers=workers):
+        yield Batch(objects, labels, None)
+
+
+def fetch_each(dataset: Dataset, parts: Sequence[Tensor], *, workers: int = 0) -> Iterator[tuple[Objects, Tensor]]:
+    """What `fetch` gives for each of several indices, one after the other, loaded by so many processes."""
+    loader = DataLoader(dataset, batch_sampler=[part.tolist() for part in parts], num_workers=workers)
+    for objects, labels in loader:
+        yield objects, _class_numbers(labels)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Error, likelihood, calibration, and what the single heads do."""
 
+import functools
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,13 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, check_range, fetch
+from agrlearn.data.labelled import LabelledSet, check_range, fetch, fetch_each, told_of_lost_workers
 from agrlearn.errors import DataError
+from agrlearn.grouping import Objects
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.modes import evaluating
-from agrlearn.prediction.predict import answers_of, probability_type
-from agrlearn.prediction.protocols import PredictionProtocol
-from agrlearn.ranks import sum_over_ranks
+from agrlearn.prediction.predict import answers_of, probability_type, resolve_protocol
+from agrlearn.prediction.protocols import Answers, PredictionProtocol
+from agrlearn.ranks import rank, sum_over_ranks, world_size
 
 _BINS = 15
 
@@ -77,24 +80,36 @@ def evaluate(
     samples: int = 0,
     allow_slot_blind: bool = False,
     sharded: bool = False,
+    workers: int = 0,
 ) -> Evaluation:
-    """Predict `test_set` and compare with its labels; the arguments are those of `predict`."""
+    """Predict `test_set` and compare with its labels.
+
+    Args:
+        test_set: any map-style Dataset of (object, label). Replicated prediction reads it batch by batch; the other
+            protocols, which put any of its objects together, first load all of it.
+        workers: processes that load a Dataset other than a `LabelledSet` batch by batch.
+
+    The other arguments are those of `predict`.
+    """
     if len(test_set) == 0:  # type: ignore[arg-type]
         raise DataError("the data set to evaluate on is empty; expected at least one object")
-    if isinstance(test_set, LabelledSet):
-        objects, labels = test_set.objects, test_set.labels
-    else:
-        objects, labels = fetch(test_set, torch.arange(len(test_set)))  # type: ignore[arg-type]
+    predicting = functools.partial(
+        answers_of, network, protocol=protocol, batch_size=batch_size, samples=samples,
+        allow_slot_blind=allow_slot_blind,
+    )  # fmt: skip
+    objects, labels = _load(test_set, protocol)
     check_range(labels, network.num_classes)
+    if objects is not None:
+        stream = predicting(objects, sharded=sharded)
+    else:
+        parts = torch.arange(len(labels)).split(max(1, batch_size))
+        mine = parts[rank() :: world_size()] if sharded else parts
+        stream = _batch_by_batch(test_set, mine, labels, network.num_classes, predicting, workers)
     total = torch.zeros(len(labels), network.num_classes, dtype=probability_type(network))
     votes = torch.zeros(len(labels), network.num_classes)
     wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)
     start = time.perf_counter()
-    stream = answers_of(
-        network, objects, protocol, batch_size=batch_size, samples=samples, allow_slot_blind=allow_slot_blind,
-        sharded=sharded,
-    )  # fmt: skip
-    with evaluating(network.modules()):
+    with evaluating(network.modules()), told_of_lost_workers():
         for answers in stream:
             total.index_add_(0, answers.objects, answers.probabilities)
             chosen = answers.probabilities.argmax(dim=1)
@@ -104,6 +119,8 @@ def evaluate(
     if sharded:
         device = network.head.weight.device
         total, votes, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, votes, wrong, asked))
+        if objects is None:  # each rank has read the labels of its own batches
+            labels = sum_over_ranks(labels.to(device)).cpu()
     seconds = time.perf_counter() - start
     return Evaluation(
         **vars(score(total.div_(votes.sum(dim=1, keepdim=True)), labels)),
@@ -112,6 +129,28 @@ def evaluate(
         head_disagreement=_disagreement(votes),
         objects_per_second=len(labels) / seconds,
     )
+
+
+def _load(test_set: Dataset, protocol: str | PredictionProtocol) -> tuple[Objects | None, Tensor]:
+    """All objects with their labels; or None, and zeros for labels, where batch after batch can be loaded."""
+    if isinstance(test_set, LabelledSet):
+        return test_set.objects, test_set.labels
+    count = len(test_set)  # type: ignore[arg-type]
+    if resolve_protocol(protocol).tells_slots_apart:
+        return fetch(test_set, torch.arange(count))
+    return None, torch.zeros(count, dtype=torch.int64)
+
+
+def _batch_by_batch(
+    test_set: Dataset, parts: Sequence[Tensor], labels: Tensor, num_classes: int,
+    predicting: Callable[[Objects], Iterator[Answers]], workers: int,
+) -> Iterator[Answers]:  # fmt: skip
+    """Answers about the objects of each part, which is loaded for it and forgotten; its labels go into `labels`."""
+    for indices, (objects, found) in zip(parts, fetch_each(test_set, parts, workers=workers), strict=True):
+        check_range(found, num_classes)
+        labels[indices] = found
+        for answers in predicting(objects):
+            yield answers._replace(objects=indices[answers.objects])
 
 
 def _calibration_error(confidence: Tensor, right: Tensor) -> float:

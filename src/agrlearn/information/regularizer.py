@@ -26,7 +26,7 @@ class InformationRegularizer:
         critic: scores pairs of groups and bottlenecks.
         bound: a name in `BOUNDS`.
         learning_rate: of the critic's own Adam, λ_in in the paper, which does not give it. Plain SGD at 0.1 diverges.
-        clip: the largest norm that the penalty's gradient may have where it enters the main network, at T.
+        clip: the largest norm that the gradient of J may have where it enters the main network, at the batch's T.
     """
 
     def __init__(
@@ -58,11 +58,16 @@ class InformationRegularizer:
 
     def penalty(self, groups: Objects, t: Tensor, random: torch.Generator | None = None) -> Tensor:
         """J with a fresh permutation, whose gradient reaches t and leaves the critic alone."""
-        if self.clip is not None and t.requires_grad:
-            t = t.clone()
-            t.register_hook(self._clipped)
         with _frozen(self.critic):
-            return self._value(groups, t, random)
+            if self.clip is None or not t.requires_grad:
+                return self._value(groups, t, random)
+            free = t.detach().requires_grad_()
+            value = self._value(groups, free, random)
+            (gradient,) = torch.autograd.grad(value, free)
+        # By its own gradient, before any factor: the norm is then the same on one process and on several.
+        norm = sum_over_ranks(gradient.square().sum()).sqrt()
+        clipped = gradient * (self.clip / norm).clamp(max=1)
+        return value.detach() + (clipped * (t - t.detach())).sum()
 
     def _value(self, groups: Objects, t: Tensor, random: torch.Generator | None) -> Tensor:
         # Shuffling t within the batch samples p(x)p(t) without a second forward pass. Over several processes the batch
@@ -71,10 +76,6 @@ class InformationRegularizer:
         permutation = torch.randperm(sum(counts), generator=random).to(t.device)
         joint, shuffled = self.critic.joint_and_shuffled(groups, t, permutation.split(counts)[rank()], counts)
         return self.bound(gather_own(joint, counts), gather_own(shuffled, counts))
-
-    def _clipped(self, gradient: Tensor) -> Tensor:
-        norm = gradient.norm()
-        return gradient * (self.clip / norm.clamp(min=self.clip))
 
     def state_dict(self) -> dict[str, Any]:
         state = {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}

@@ -59,7 +59,7 @@ class RunDirectory:
         # Through JSON and back, so that tuples and numbers compare as they were written.
         mine = json.loads(json.dumps(self._identity()))
         if (self.path / RUN_FILE).exists():
-            _refuse_differences(self.path, _with_defaults(read_run(self.path)["identity"]), mine)
+            _refuse_differences(self.path, _with_defaults(read_run(self.path)["identity"], mine), mine)
         else:
             about = {"format": _FORMAT, "versions": _versions(), "identity": mine}
             write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
@@ -199,9 +199,10 @@ def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
         )
 
 
-def _with_defaults(identity: dict[str, Any]) -> dict[str, Any]:
+def _with_defaults(identity: dict[str, Any], mine: dict[str, Any]) -> dict[str, Any]:
     """An identity that an earlier version wrote, with the values that newer settings had by default."""
-    defaults = {"precision": "32-true", **identity}
+    # Augmentations were not written down at first, and may have been this one.
+    defaults = {"precision": "32-true", "augmentation": mine.get("augmentation"), **identity}
     return defaults | {"recipe": json.loads(Recipe().model_dump_json()) | identity.get("recipe", {})}
 
 

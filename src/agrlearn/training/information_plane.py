@@ -69,7 +69,10 @@ def measure_information(network: AggregatedClassifier, held_out: Dataset, seed: 
             labels.append(answers.to(device).view(-1, network.fold))
         mean, y = torch.cat(means), torch.cat(labels)
         t = network.perturb(mean, random)
-        heads = torch.log_softmax(network.heads(t).double(), dim=-1)
+        logits = network.heads(t)
+    if device.type == "mps":  # which has no double precision
+        mean, y, t, logits = (tensor.cpu() for tensor in (mean, y, t, logits))
+    heads = torch.log_softmax(logits.double(), dim=-1)
     scores = gaussian_scores(t, mean, network.noise)
     lower, upper = leave_one_out_bounds(scores)
     return InformationPlane(

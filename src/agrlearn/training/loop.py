@@ -89,7 +89,7 @@ def fit(
     with ExitStack() as held:
         run, checkpoint = None, None
         if run_dir is not None:
-            identity = functools.partial(_identity, network, train_set, validation_set, recipe, engine)
+            identity = functools.partial(_identity, network, train_set, validation_set, recipe, engine, augment)
             run = held.enter_context(closing(RunDirectory(run_dir, identity)))
             checkpoint = on_rank_zero(run.open)
         return _train(
@@ -108,7 +108,8 @@ def _train(
         network.train()
     module, optimizer = engine.setup(network, make_optimizer(network, recipe))
     regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
-    state = TrainingState(network, optimizer, regularizer, EpochTotals.zero(engine.device))
+    totals = EpochTotals.zero(engine.device)
+    state = TrainingState(network, optimizer, regularizer, totals, engine.strategy.precision)
     if run is not None and checkpoint is not None:
         state.load_state_dict(checkpoint, epochs=recipe.epochs, steps=len(sampler))
         run.write_records(state.records)
@@ -163,7 +164,7 @@ def _train(
                     saved = time.perf_counter()
                 if stopped:
                     raise KeyboardInterrupt
-            record = _end_epoch(state, recipe, log_groups, validation_set)
+            record = _end_epoch(state, recipe, log_groups, validation_set, workers)
             if recipe.patience is not None:
                 state.note_best(recipe.patience)
             if run is not None:
@@ -176,13 +177,15 @@ def _train(
     return History(tuple(state.records), state.seconds, was_finished)
 
 
-def _end_epoch(state: TrainingState, recipe: Recipe, log_groups: float, validation_set: Dataset | None) -> EpochRecord:
+def _end_epoch(
+    state: TrainingState, recipe: Recipe, log_groups: float, validation_set: Dataset | None, workers: int
+) -> EpochRecord:
     totals = state.gather_totals()
     answers = totals.groups * state.network.fold
     evaluation = plane = None
     last = state.epoch + 1 == recipe.epochs
     if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
-        evaluation = evaluate(state.network, validation_set, sharded=True)
+        evaluation = evaluate(state.network, validation_set, sharded=True, workers=workers)
         if recipe.track_information:
             plane = measure_information(state.network, validation_set, recipe.seed)
     seen_before = state.records[-1].objects_seen if state.records else 0
@@ -241,8 +244,9 @@ def _check(
 
 
 def _identity(
-    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric
-) -> dict[str, Any]:
+    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
+    augment: Augment | None,
+) -> dict[str, Any]:  # fmt: skip
     """What makes a run this run: two runs of equal identity reach equal weights."""
     own = {"network": type(network).__name__, "fold": network.fold, "parameters": count_parameters(network)}
     return {
@@ -251,12 +255,22 @@ def _identity(
         "network": network.description or own,
         "training data": _fingerprint(train_set),
         "validation data": None if validation_set is None else _fingerprint(validation_set),
+        "augmentation": None if augment is None else _told(augment),
     }
 
 
 def _fingerprint(dataset: Dataset) -> str:
     digest = f", {dataset.digest()}" if isinstance(dataset, LabelledSet) else ""
     return f"{len(dataset)} objects{digest}"  # type: ignore[arg-type]
+
+
+def _told(augment: Any) -> str:
+    """What an augmentation is called, with the plain values that it is bound to; objects tell their kind alone."""
+    if isinstance(augment, functools.partial):
+        bound = [*enumerate(augment.args), *augment.keywords.items()]
+        plain = [f"{name}={value!r}" for name, value in bound if isinstance(value, str | int | float)]
+        return f"{_told(augment.func)}({', '.join(plain)})"
+    return str(getattr(augment, "__qualname__", type(augment).__qualname__))
 
 
 def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: float) -> str:

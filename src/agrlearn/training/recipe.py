@@ -67,7 +67,7 @@ class Recipe(BaseModel):
     critic_depth: Count = 1
     """Hidden layers of the critic. The paper does not give them."""
     clip_penalty: Positive | None = None
-    """The largest norm of the penalty's gradient at the bottleneck; none by default."""
+    """The largest norm of the gradient of alpha · J at a batch's bottlenecks; none by default."""
 
     evaluate_every: Count = 1
     """Epochs between two evaluations on the validation set; the last epoch is always evaluated."""

@@ -72,8 +72,10 @@ def make_regularizer(
             depth=recipe.critic_depth,
             prepare=prepare[0] if prepare else None,
         )
+    # The recipe bounds the gradient of alpha · J.
+    clip = None if recipe.clip_penalty is None else recipe.clip_penalty / recipe.alpha
     return InformationRegularizer(
-        critic.to(device, torch.float32), learning_rate=recipe.critic_learning_rate, clip=recipe.clip_penalty
+        critic.to(device, torch.float32), learning_rate=recipe.critic_learning_rate, clip=clip
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import torch
+from lightning_fabric.plugins import Precision
 from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt
 from torch import Tensor, nn
 
@@ -53,6 +54,8 @@ class TrainingState:
     optimizer: torch.optim.Optimizer
     regularizer: InformationRegularizer | None
     totals: EpochTotals
+    precision: Precision = field(default_factory=Precision)
+    """The engine's, which scales the loss in half precision."""
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
@@ -102,6 +105,7 @@ class TrainingState:
             "optimizer": self.optimizer.state_dict(),
             "regularizer": None if self.regularizer is None else self.regularizer.state_dict(),
             "totals": vars(self.totals).copy(),
+            "precision": self.precision.state_dict(),
             "epoch": self.epoch,
             "step": self.step,
             "seconds": self.seconds,
@@ -125,6 +129,8 @@ class TrainingState:
                 for name, value in state["totals"].items()
             }
             self.totals = EpochTotals(**totals)
+            if state.get("precision"):  # earlier versions kept none
+                self.precision.load_state_dict(state["precision"])
             for name, value in vars(_Progress.model_validate(state)).items():
                 setattr(self, name, value)
             self.best_weights = state["best_weights"]
