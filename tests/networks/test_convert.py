@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import ConversionError, UnknownNameError
@@ -268,6 +269,17 @@ def test_where_it_cannot_work_it_says_what_stands_in_the_way(model, example, opt
     fold = options.pop("fold", 2)
     with pytest.raises(ConversionError, match=message):
         aggregate(model, fold, example, verbose=False, **options)
+
+
+@pytest.mark.parametrize("normalise", [nn.utils.weight_norm, nn.utils.spectral_norm, parametrizations.weight_norm])
+@pytest.mark.parametrize("was_run", [False, True])
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_weights_that_are_computed_are_refused_with_how_to_take_that_off(normalise, was_run):
+    model = nn.Sequential(normalise(nn.Linear(6, 8)), nn.ReLU(), nn.Linear(8, 5))
+    if was_run:
+        model(torch.rand(4, 6))
+    with pytest.raises(ConversionError, match=r"computed.*take that off first, with remove_weight_norm"):
+        aggregate(model, 2, torch.rand(4, 6), verbose=False)
 
 
 class InADictionary(nn.Module):

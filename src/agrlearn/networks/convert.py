@@ -12,7 +12,8 @@ from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, group, map_ob
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.joining import Body, at_least
-from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
+from agrlearn.networks.conversion.tracing import brief
+from agrlearn.networks.conversion.widening import TAKE_OFF, add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import WholeModel
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.joins import JOINS
@@ -104,7 +105,7 @@ def aggregate(
     objects = at_least(example, 2)
     join = join or _default_join(objects, at)
     look_up(JOINS, join, "join")
-    draft = copy.deepcopy(model).eval()
+    draft = _copied(model).eval()
     classifier_layer = take_off_classifier(draft, objects, classifier)
     body = Body(draft, objects, classifier_layer, fold, join)
     if join == "max" and at is None:
@@ -141,6 +142,15 @@ def aggregate(
         print(network.conversion)
     _take_modes(network, model)
     return network
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except (RuntimeError, TypeError) as error:
+        raise ConversionError(
+            f"the model cannot be copied ({brief(error)}); where its weights are computed, {TAKE_OFF}"
+        ) from error
 
 
 def _take_modes(network: AggregatedClassifier, model: nn.Module) -> None:

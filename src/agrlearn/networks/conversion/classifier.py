@@ -49,7 +49,7 @@ def _find(model: nn.Module, objects: Objects, name: str | None) -> Classifier:
         layers = {name: look_up(layers, name, "linear layer of the model")}
     try:
         output, calls = outputs_of(lambda: call(model, objects), layers)
-    except (TypeError, *FAILURES) as error:
+    except FAILURES as error:
         raise ConversionError(
             f"the model does not take the example as it is ({brief(error)}); {_what_it_takes(model, objects, error)}"
         ) from error
@@ -92,7 +92,7 @@ def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
     try:
         with torch.no_grad():
             call(model, map_objects(lambda tensor: tensor.to(weights), objects))
-    except (TypeError, *FAILURES):
+    except FAILURES:
         return "pass a batch of objects, (objects, ...), as the model takes them"
     return f"it takes {weights}: convert the example, and the objects to train on, with .to({weights})"
 

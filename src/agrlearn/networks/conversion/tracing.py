@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
 
 from agrlearn.grouping import Objects
 
-FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
+FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
 """What models raise at shapes and types they do not expect."""
 
 _OPAQUE = (nn.RNNBase, nn.MultiheadAttention)
@@ -110,7 +111,7 @@ def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[
 
 def is_weighted_unit(module: nn.Module) -> bool:
     """Whether a module works on its input with parameters of its own and is not a container."""
-    if isinstance(module, _OPAQUE):
+    if isinstance(module, _OPAQUE) or is_parametrized(module):
         return True
     own = next(module.parameters(recurse=False), None)
     return own is not None and next(module.children(), None) is None

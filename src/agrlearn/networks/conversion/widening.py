@@ -8,6 +8,12 @@ from torch.nn import functional as F
 
 from agrlearn.errors import ConversionError
 
+TAKE_OFF = (
+    "take that off first, with remove_weight_norm, remove_spectral_norm, prune.remove or "
+    "parametrize.remove_parametrizations of torch.nn.utils"
+)
+"""What to do about weights that are computed from others, to end a message."""
+
 
 def widen_input(name: str, layer: nn.Module, fold: int) -> None:
     """Make `layer` read `fold` inputs side by side, so that `fold` equal inputs give what one gave before.
@@ -16,15 +22,15 @@ def widen_input(name: str, layer: nn.Module, fold: int) -> None:
     """
     if isinstance(layer, nn.modules.conv._ConvNd) and not layer.transposed and layer.groups == 1:
         layer.in_channels *= fold
-        _tile(layer, "weight", fold)
+        _tile(name, layer, "weight", fold)
     elif isinstance(layer, nn.Linear):
         layer.in_features *= fold
-        _tile(layer, "weight", fold)
+        _tile(name, layer, "weight", fold)
     elif isinstance(layer, nn.RNNBase):
         layer.input_size *= fold
         for weight in ("weight_ih_l0", "weight_ih_l0_reverse"):
             if hasattr(layer, weight):
-                _tile(layer, weight, fold)
+                _tile(name, layer, weight, fold)
         layer.flatten_parameters()
     elif isinstance(layer, nn.modules.batchnorm._BatchNorm):
         layer.num_features *= fold
@@ -37,8 +43,10 @@ def widen_input(name: str, layer: nn.Module, fold: int) -> None:
         raise ConversionError(f"{name} ({type(layer).__name__}) cannot be widened to read {fold} objects")
 
 
-def _tile(layer: nn.Module, name: str, fold: int) -> None:
+def _tile(owner: str, layer: nn.Module, name: str, fold: int) -> None:
     weight: Tensor = getattr(layer, name)
+    if not isinstance(weight, nn.Parameter):
+        raise ConversionError(f"{owner} cannot be widened, since its {name} is computed from others; {TAKE_OFF}")
     tiled = weight.detach().repeat(1, fold, *[1] * (weight.ndim - 2)) / fold
     setattr(layer, name, nn.Parameter(tiled, requires_grad=weight.requires_grad))
 
