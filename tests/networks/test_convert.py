@@ -282,25 +282,6 @@ def test_weights_that_are_computed_are_refused_with_how_to_take_that_off(normali
         aggregate(model, 2, torch.rand(4, 6), verbose=False)
 
 
-class InADictionary(nn.Module):
-    """Gives its scores in a way of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = foreign.perceptron()
-
-    def forward(self, x):
-        return {"scores": self.layers(x)}
-
-
-def test_where_the_scores_cannot_be_told_the_classifier_is_asked_for():
-    objects = torch.rand(4, 6)
-    with pytest.raises(ConversionError, match=r"layers\.0 and layers\.2 and layers\.4 could each make.*classifier="):
-        aggregate(InADictionary(), 2, objects, verbose=False)
-    network = aggregate(InADictionary(), 2, objects, classifier="layers.4", verbose=False)
-    assert network.conversion.difference < 1e-5
-
-
 def test_unknown_modules_and_joins_list_the_closest():
     with pytest.raises(UnknownNameError, match="did you mean"):
         aggregate(foreign.FunctionalNet(), 2, foreign.images(), at="fist", verbose=False)

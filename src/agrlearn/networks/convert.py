@@ -33,6 +33,8 @@ class Conversion:
     mixer: bool
     """Whether a 1×1 layer brings the joined channels back to those of one slot."""
     classifier: str
+    left_out: bool
+    """Whether the model does something behind its classifier, other than probabilities, that the heads do not."""
     slot_blind: bool
     parameters: tuple[int, int]
     """Before and after."""
@@ -46,9 +48,10 @@ class Conversion:
         changed = "a 1×1 mixer" if self.mixer else ", ".join(self.widened) or "no layer"
         growth = self.multiply_adds[1] / max(1, self.multiply_adds[0])
         parameters, costs = self.parameters, self.multiply_adds
+        left_out = f"; what the model does behind {self.classifier} is left out" if self.left_out else ""
         return (
             f"aggregated: {self.fold} objects a pass, joined {where} ({self.join})\n"
-            f"  now reading all slots: {changed}; {self.classifier} became {self.fold} heads\n"
+            f"  now reading all slots: {changed}; {self.classifier} became {self.fold} heads{left_out}\n"
             f"  parameters {parameters[0]:,} -> {parameters[1]:,}\n"
             f"  multiply-adds {costs[0]:,} an object -> {costs[1]:,} a group of {self.fold} ({growth:.2f} times)\n"
             f"  slots {'cannot' if self.slot_blind else 'can'} be told apart\n"
@@ -130,6 +133,7 @@ def aggregate(
         widened=tuple(parts.names),
         mixer=parts.mixer,
         classifier=classifier_layer.name,
+        left_out=classifier_layer.left_out,
         slot_blind=network.slot_blind,
         parameters=(count_parameters(model), count_parameters(network)),
         multiply_adds=(

@@ -102,7 +102,12 @@ def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[
     calls: list[tuple[str, Any, Any]] = []
 
     def note(name: str) -> Callable[..., None]:
-        return lambda module, args, output: calls.append((name, args[0] if args else None, output))
+        def hook(module: nn.Module, args: tuple, output: Any) -> None:
+            # A copy, since the model may go on to change it in place.
+            kept = output.clone() if isinstance(output, Tensor) else output
+            calls.append((name, args[0] if args else None, kept))
+
+        return hook
 
     with torch.no_grad(), _hooks(layer.register_forward_hook(note(name)) for name, layer in layers.items()):
         result = run()
