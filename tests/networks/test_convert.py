@@ -1,6 +1,7 @@
 """aggregate() on models that nobody here wrote."""
 
 import copy
+import functools
 import pickle
 
 import pytest
@@ -157,6 +158,23 @@ def test_recurrent_networks_are_joined_in_tandem_or_after_their_words(kind, fold
     assert network.conversion.join == "tandem"
     assert not network.slot_blind
     assert network(group(example(), fold)).shape == (8 // fold, fold, 5)
+
+
+@pytest.mark.parametrize("fold", [1, 2, 4])
+@pytest.mark.parametrize("features_last", [True, False])
+@pytest.mark.parametrize("length", [4, 9])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.Linear])
+def test_series_are_joined_where_the_first_layer_reads_their_features(kind, length, features_last, fold):
+    make = functools.partial(foreign.SeriesReader, kind, features_last=features_last)
+    network = check_laws(make, lambda: torch.randn(8, *((length, 4) if features_last else (4, length))), fold)
+    assert network.conversion.widened == ("first",)
+
+
+def test_the_channels_before_a_flattening_are_joined_as_channels():
+    def make():
+        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 9), nn.Linear(9, 5))
+
+    assert check_laws(make, foreign.images, 2, at="1").conversion.widened == ("3",)
 
 
 def test_a_transformer_takes_sentences_in_tandem():

@@ -84,8 +84,9 @@ def aggregate(
     Args:
         example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords.
         at: the name of a module to join after; what comes before it runs once per object, for all protocols.
-        join: channels, width, height, features, tandem or max; by default channels for images and series, features for
-            vectors, tandem for tokens (int32 or int64). With max and no `at`, the slots are joined at the bottleneck.
+        join: channels, width, height, features, tandem or max; by default channels for images and series (also where
+            these come last), features for vectors, tandem for tokens (int32 or int64). With max and no `at`, the slots
+            are joined at the bottleneck.
         stem: the layers that read the input, where they are not found by running the example.
         classifier: the layer that makes the class scores, where it is not found.
         slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output

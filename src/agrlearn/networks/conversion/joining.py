@@ -1,7 +1,8 @@
 """Where groups are joined in a model whose classifier has been taken off."""
 
 import copy
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +75,16 @@ class Body:
             except ConversionError as error:
                 raise ConversionError(f"{error}; pass at= with the name of a module to join after") from None
         names, layers = [reader.name for reader in readers], [reader.layer for reader in readers]
-        return self._checked(Parts(nn.Identity(), self.join, WholeModel(self.model), names, layers), exact=True)
+        parts = Parts(nn.Identity(), self.join, WholeModel(self.model), names, layers)
+        try:
+            return self._checked(parts, exact=True)
+        except ConversionError:
+            if self.join != "channels":
+                raise
+            # Recurrent layers have their features last, and so do some images: what fails at dimension 1 may fit there.
+            with suppress(ConversionError):
+                return self._checked(replace(parts, join=ChannelJoin(-1)), exact=True)
+            raise
 
     def joined_after(self, at: str) -> Parts:
         modules = dict(self.model.named_modules())
@@ -240,14 +250,16 @@ def _slot_weights(parts: Parts, encoder: nn.Module) -> list[str]:
 
 
 def _channel_dimension(output: Tensor, readers: list[Consumer]) -> int:
-    """Where a module's output has its channels: 1 for convolutions, last for everything that works on tokens."""
+    """Where what the readers read has its channels: 1 for convolutions, last for everything that works on tokens."""
     if output.ndim == 2:
         return -1
-    if readers and isinstance(readers[0].layer, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
+    layer = readers[0].layer if readers else None
+    if isinstance(layer, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
         return 1
-    if readers and readers[0].layer.__class__.__name__.startswith(("Linear", "LayerNorm", "LSTM", "GRU", "RNN")):
-        normed = getattr(readers[0].layer, "normalized_shape", output.shape[-1:])
-        return -1 if output.shape[-1] in (*normed, getattr(readers[0].layer, "in_features", None)) else 1
+    normed = getattr(layer, "normalized_shape", ())
+    read = {getattr(layer, "in_features", None), getattr(layer, "input_size", None), *normed}
+    if read != {None}:
+        return -1 if output.shape[-1] in read else 1
     return 1 if output.ndim > 3 else -1
 
 
