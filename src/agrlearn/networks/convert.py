@@ -11,7 +11,8 @@ from agrlearn.errors import ConversionError, look_up
 from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, group, map_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import take_off_classifier
-from agrlearn.networks.conversion.joining import Body, at_least
+from agrlearn.networks.conversion.examples import at_least, vary_for
+from agrlearn.networks.conversion.joining import Body
 from agrlearn.networks.conversion.tracing import brief
 from agrlearn.networks.conversion.widening import TAKE_OFF, add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import WholeModel
@@ -106,10 +107,10 @@ def aggregate(
     if fold < 1:
         raise ConversionError(f"fold is the number of objects in a group and at least 1, got {fold}")
     _check_example(example)
-    objects = at_least(example, 2)
-    join = join or _default_join(objects, at)
+    join = join or _default_join(example, at)
     look_up(JOINS, join, "join")
     draft = _copied(model).eval()
+    objects = vary_for(draft, at_least(example, 2))
     classifier_layer = take_off_classifier(draft, objects, classifier)
     body = Body(draft, objects, classifier_layer, fold, join)
     if join == "max" and at is None:
@@ -179,15 +180,16 @@ def _default_join(objects: Objects, at: str | None) -> str:
 
 @torch.no_grad()
 def _is_slot_blind(network: AggregatedClassifier, objects: Objects, join: str) -> bool:
-    """Whether exchanging a group's objects leaves T as it is: for joins by layers that read the slots apart, never."""
+    """Whether moving a group's objects on by a slot leaves T as it is: never, where layers read the slots apart."""
     if join == "max":
         return True
     if join in ("channels", "features") or network.fold == 1:
         return False
     groups = group(at_least(objects, 2 * network.fold), network.fold)
-    flipped = map_objects(lambda tensor: tensor.flip(1), groups)
+    # Not turned around, as a group of three with two different objects may read the same from both ends.
+    moved = map_objects(lambda tensor: tensor.roll(1, dims=1), groups)
     t = network.bottleneck(groups)
-    return bool((t - network.bottleneck(flipped)).abs().max() <= 1e-6 * t.abs().max())
+    return bool((t - network.bottleneck(moved)).abs().max() <= 1e-6 * t.abs().max())
 
 
 def _check_example(example: Objects) -> None:

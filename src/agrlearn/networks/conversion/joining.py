@@ -8,11 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects, map_objects, replicate
+from agrlearn.grouping import Objects, count_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_weights
+from agrlearn.networks.conversion.examples import at_least
 from agrlearn.networks.conversion.tracing import FAILURES, Consumer, brief, find_consumers, modules_before, outputs_of
-from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, WidenedBottleneck, widen_input
+from agrlearn.networks.conversion.widening import (
+    ChannelJoin,
+    SlotMixer,
+    WidenedBottleneck,
+    channel_dimension,
+    widen_input,
+)
 from agrlearn.networks.conversion.within import (
     FirstPiece,
     JoinPoint,
@@ -48,6 +55,8 @@ class Body:
         self.classifier = classifier
         self.fold = fold
         self.join = join
+        with torch.no_grad():
+            self.t = self.run()
 
     def run(self) -> Tensor:
         return WholeModel(self.model)(self.objects)
@@ -104,7 +113,7 @@ class Body:
         if self.join in ("width", "height", "max"):
             return self._checked(self._pieces(self.model, at, self.join, [], []), exact=self.join == "max")
         readers = find_consumers(self.model, self.run, module)
-        dim = _channel_dimension(output, readers)
+        dim = channel_dimension(output, readers[0].layer if readers else None)
         widened = self._try_widening(at, readers, dim)
         if widened is not None:
             return widened
@@ -191,7 +200,8 @@ class Body:
         """The parts, once they have run, and where they should, given what the model gave."""
         try:
             network = self.assemble(parts)
-            difference = self.difference(network)
+            # The logits alone would tell nothing where the classifier's weights are zeros.
+            difference = max(self.difference(network), self._change_of_t(network))
         except FAILURES as error:
             if isinstance(error, ConversionError):
                 raise
@@ -239,6 +249,12 @@ class Body:
         mine, before = network(replicate(self.objects, self.fold)), self.classifier.scores
         return float((mine - before[:, None]).abs().max() / before.abs().max().clamp(min=1.0))
 
+    @torch.no_grad()
+    def _change_of_t(self, network: AggregatedClassifier) -> float:
+        """How far T moves with one object in every slot, relative to its size."""
+        mine, before = network.bottleneck(replicate(self.objects, self.fold)).float(), self.t.float()
+        return float((mine - before).norm() / before.norm().clamp(min=torch.finfo(torch.float32).tiny))
+
 
 def _slot_weights(parts: Parts, encoder: nn.Module) -> list[str]:
     """The widened weights by their names in the encoder, where a sum over slots can stand for `fold` equal inputs."""
@@ -247,23 +263,3 @@ def _slot_weights(parts: Parts, encoder: nn.Module) -> list[str]:
     weights = {id(reader.weight) for reader in parts.readers}
     names = [name for name, parameter in encoder.named_parameters() if id(parameter) in weights]
     return names if len(names) == len(parts.readers) else []  # a weight that is computed has no name of its own
-
-
-def _channel_dimension(output: Tensor, readers: list[Consumer]) -> int:
-    """Where what the readers read has its channels: 1 for convolutions, last for everything that works on tokens."""
-    if output.ndim == 2:
-        return -1
-    layer = readers[0].layer if readers else None
-    if isinstance(layer, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
-        return 1
-    normed = getattr(layer, "normalized_shape", ())
-    read = {getattr(layer, "in_features", None), getattr(layer, "input_size", None), *normed}
-    if read != {None}:
-        return -1 if output.shape[-1] in read else 1
-    return 1 if output.ndim > 3 else -1
-
-
-def at_least(objects: Objects, count: int) -> Objects:
-    """The first `count` objects, repeated where there are fewer."""
-    have = count_objects(objects)
-    return map_objects(lambda tensor: tensor[torch.arange(count, device=tensor.device) % have], objects)

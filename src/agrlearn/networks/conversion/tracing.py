@@ -131,11 +131,11 @@ class _Flow(TorchFunctionMode):
         self._tagged: dict[int, Tensor] = {}  # the tensors themselves too, lest an identity be used again
 
     def tag(self, things: Any) -> None:
-        for tensor in _tensors(things):
+        for tensor in tensors_in(things):
             self._tagged[id(tensor)] = tensor
 
     def touches(self, things: Any) -> bool:
-        return any(id(tensor) in self._tagged for tensor in _tensors(things))
+        return any(id(tensor) in self._tagged for tensor in tensors_in(things))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -144,15 +144,16 @@ class _Flow(TorchFunctionMode):
         return result
 
 
-def _tensors(things: Any) -> Iterator[Tensor]:
+def tensors_in(things: Any) -> Iterator[Tensor]:
+    """The tensors in what models take and give: alone, or in lists, tuples and dictionaries."""
     if isinstance(things, Tensor):
         yield things
     elif isinstance(things, dict):
         for thing in things.values():
-            yield from _tensors(thing)
+            yield from tensors_in(thing)
     elif isinstance(things, list | tuple):
         for thing in things:
-            yield from _tensors(thing)
+            yield from tensors_in(thing)
 
 
 @contextmanager

@@ -105,6 +105,19 @@ def join_channels(groups: Tensor, dim: int) -> Tensor:
     return groups.flatten(1, 2) if dim == 1 else torch.cat(groups.unbind(1), dim=-1)
 
 
+def channel_dimension(features: Tensor, reader: nn.Module | None) -> int:
+    """Where features have their channels: 1 for a reader that is a convolution, last for one that works on tokens."""
+    if features.ndim == 2:
+        return -1
+    if isinstance(reader, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
+        return 1
+    normed = getattr(reader, "normalized_shape", ())
+    read = {getattr(reader, "in_features", None), getattr(reader, "input_size", None), *normed}
+    if read != {None}:
+        return -1 if features.shape[-1] in read else 1
+    return 1 if features.ndim > 3 else -1
+
+
 class WidenedBottleneck(nn.Module):
     """A further feature layer, `fold` times as wide as T, that starts as copies of T.
 
