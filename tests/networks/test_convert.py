@@ -204,6 +204,18 @@ def test_a_transformer_survives_a_join_after_its_words_or_at_its_bottleneck(fold
     check_laws(foreign.tiny_bert, lambda: foreign.bert_tokens(8), fold, join="max")
 
 
+@pytest.mark.parametrize("at", ["bert.embeddings", "bert.encoder.layer.0"])
+def test_a_join_before_layers_that_read_a_mask_is_refused_also_where_the_example_masks_nothing(at):
+    full = {name: tensor[::2] for name, tensor in foreign.bert_tokens().items()}
+    assert full["attention_mask"].all()
+    with pytest.raises(ConversionError, match="read again behind it"):
+        aggregate(foreign.tiny_bert(), 2, full, at=at, verbose=False)
+    model, padded = foreign.tiny_bert().eval(), foreign.bert_tokens()
+    behind = aggregate(model, 2, full, at="bert.encoder.layer.1", slot_noise=0.0, verbose=False)
+    with torch.no_grad():
+        torch.testing.assert_close(behind(replicate(padded, 2))[:, 0], model(**padded).logits)
+
+
 def test_slot_embeddings_tell_apart_what_a_bag_of_words_cannot():
     class Bag(nn.Module):
         def __init__(self):

@@ -47,6 +47,15 @@ def vary(objects: Objects) -> Objects:
     return varied
 
 
+def with_padding(objects: Objects) -> Objects:
+    """The objects with one position masked, where they have an attention mask."""
+    if isinstance(objects, Tensor) or "attention_mask" not in objects:
+        return objects
+    mask = objects["attention_mask"].clone()
+    mask[0, ..., -1] = 0
+    return {**objects, "attention_mask": mask}
+
+
 def _with_noise(objects: Tensor) -> Tensor:
     # Below 1, and never negative, so that whole numbers that a model reads as categories stay what they are.
     noise = torch.rand(objects.shape, generator=generator(0)).to(objects.device, objects.dtype)

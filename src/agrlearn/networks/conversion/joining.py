@@ -11,7 +11,7 @@ from agrlearn.errors import ConversionError, look_up
 from agrlearn.grouping import Objects, count_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_weights
-from agrlearn.networks.conversion.examples import at_least
+from agrlearn.networks.conversion.examples import at_least, with_padding
 from agrlearn.networks.conversion.tracing import FAILURES, Consumer, brief, find_consumers, modules_before, outputs_of
 from agrlearn.networks.conversion.widening import (
     ChannelJoin,
@@ -146,11 +146,13 @@ class Body:
         replace_module(model, at, point)
         first = FirstPiece(model, point)
         before = modules_before(model, lambda: first(self.objects), point)
-        # Two placeholders and three groups do not broadcast: whatever goes around `at` shows itself here.
-        trial = Parts(first, join, SecondPiece(model, point, before, placeholder_of(self.objects, 2)), names, readers)
+        # Two placeholders and three groups do not broadcast: whatever goes around `at` shows itself here. So does a
+        # mask, if something is masked: transformers drop one of ones.
+        objects = with_padding(self.objects)
+        trial = Parts(first, join, SecondPiece(model, point, before, placeholder_of(objects, 2)), names, readers)
         try:
             with torch.no_grad():
-                self.assemble(trial)(replicate(at_least(self.objects, 3), self.fold))
+                self.assemble(trial)(replicate(at_least(objects, 3), self.fold))
         except FAILURES as error:
             replace_module(model, at, module)
             raise ConversionError(
