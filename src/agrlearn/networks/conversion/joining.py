@@ -177,7 +177,7 @@ class Body:
                 torch.manual_seed(seed)
                 replace_module(self.model, reader.name, SlotEmbedding(reader.layer, self.fold))
             names, stride = [reader.name], reader.layer.num_embeddings
-        if not isinstance(self.objects, Tensor) and "attention_mask" not in self.objects:
+        if not isinstance(self.objects, Tensor) and not {"input_ids", "attention_mask"} <= set(self.objects):
             raise ConversionError("a mapping of tokens needs input_ids and attention_mask to be joined in tandem")
         parts = Parts(nn.Identity(), TandemJoin(separator, stride), WholeModel(self.model), names, [])
         return self._checked(parts, exact=False)
