@@ -92,6 +92,20 @@ class Recurrent(nn.Module):
         return self.out(torch.cat([hidden[0], hidden[1]], dim=1))
 
 
+class SeriesReader(nn.Module):
+    """A series of 4 features, with the features last or before its length."""
+
+    def __init__(self, kind: type[nn.LSTM | nn.Linear], *, features_last: bool) -> None:
+        super().__init__()
+        self.features_last = features_last
+        self.first = kind(4, 12, batch_first=True) if issubclass(kind, nn.LSTM) else kind(4, 12)
+        self.out = nn.Linear(12, 5)
+
+    def forward(self, series: Tensor) -> Tensor:
+        read = self.first(series if self.features_last else series.transpose(1, 2))
+        return self.out((read[0] if isinstance(read, tuple) else read).tanh().sum(dim=1))
+
+
 class Siamese(nn.Module):
     """A layer that reads the input twice."""
 

@@ -85,16 +85,24 @@ class StandardizedWeights(nn.Linear):
         return F.linear(x, self.weight / self.weight.std(dim=1, keepdim=True), self.bias)
 
 
+class Residual(nn.Sequential):
+    """Reads its input twice: by its layers, and beside them."""
+
+    def forward(self, x):
+        return super().forward(x) + x.sum(dim=1, keepdim=True)
+
+
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
+        (lambda: Residual(nn.Linear(12, 4)), (6,)),
         (lambda: spectral_norm(nn.Linear(12, 4)), (6,)),
         (lambda: weight_norm(nn.Linear(12, 4)), (6,)),
         (lambda: prune.random_unstructured(nn.Linear(12, 4), "weight", 0.5), (6,)),
         (lambda: StandardizedWeights(12, 4), (6,)),
         (lambda: nn.Linear(12, 4), (2, 3)),
     ],
-    ids=["spectral norm", "weight norm", "pruned", "derived", "matrices"],
+    ids=["residual", "spectral norm", "weight norm", "pruned", "derived", "matrices"],
 )
 def test_whatever_reads_the_slots_reads_one_object_as_it_reads_its_copies(layer, shape):
     encoder = nn.Sequential(layer(), nn.BatchNorm1d(4))

@@ -1,11 +1,13 @@
 """aggregate() on models that nobody here wrote."""
 
 import copy
+import functools
 import pickle
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import ConversionError, UnknownNameError
@@ -158,6 +160,23 @@ def test_recurrent_networks_are_joined_in_tandem_or_after_their_words(kind, fold
     assert network(group(example(), fold)).shape == (8 // fold, fold, 5)
 
 
+@pytest.mark.parametrize("fold", [1, 2, 4])
+@pytest.mark.parametrize("features_last", [True, False])
+@pytest.mark.parametrize("length", [4, 9])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.Linear])
+def test_series_are_joined_where_the_first_layer_reads_their_features(kind, length, features_last, fold):
+    make = functools.partial(foreign.SeriesReader, kind, features_last=features_last)
+    network = check_laws(make, lambda: torch.randn(8, *((length, 4) if features_last else (4, length))), fold)
+    assert network.conversion.widened == ("first",)
+
+
+def test_the_channels_before_a_flattening_are_joined_as_channels():
+    def make():
+        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 9), nn.Linear(9, 5))
+
+    assert check_laws(make, foreign.images, 2, at="1").conversion.widened == ("3",)
+
+
 def test_a_transformer_takes_sentences_in_tandem():
     model, objects = foreign.tiny_bert().eval(), foreign.bert_tokens()
     network = aggregate(model, 2, objects, verbose=False)
@@ -183,6 +202,18 @@ def test_a_transformer_takes_sentences_in_tandem():
 def test_a_transformer_survives_a_join_after_its_words_or_at_its_bottleneck(fold):
     check_laws(foreign.tiny_bert, lambda: foreign.bert_tokens(8)["input_ids"], fold, at="bert.embeddings")
     check_laws(foreign.tiny_bert, lambda: foreign.bert_tokens(8), fold, join="max")
+
+
+@pytest.mark.parametrize("at", ["bert.embeddings", "bert.encoder.layer.0"])
+def test_a_join_before_layers_that_read_a_mask_is_refused_also_where_the_example_masks_nothing(at):
+    full = {name: tensor[::2] for name, tensor in foreign.bert_tokens().items()}
+    assert full["attention_mask"].all()
+    with pytest.raises(ConversionError, match="read again behind it"):
+        aggregate(foreign.tiny_bert(), 2, full, at=at, verbose=False)
+    model, padded = foreign.tiny_bert().eval(), foreign.bert_tokens()
+    behind = aggregate(model, 2, full, at="bert.encoder.layer.1", slot_noise=0.0, verbose=False)
+    with torch.no_grad():
+        torch.testing.assert_close(behind(replicate(padded, 2))[:, 0], model(**padded).logits)
 
 
 def test_slot_embeddings_tell_apart_what_a_bag_of_words_cannot():
@@ -270,23 +301,15 @@ def test_where_it_cannot_work_it_says_what_stands_in_the_way(model, example, opt
         aggregate(model, fold, example, verbose=False, **options)
 
 
-class InADictionary(nn.Module):
-    """Gives its scores in a way of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = foreign.perceptron()
-
-    def forward(self, x):
-        return {"scores": self.layers(x)}
-
-
-def test_where_the_scores_cannot_be_told_the_classifier_is_asked_for():
-    objects = torch.rand(4, 6)
-    with pytest.raises(ConversionError, match=r"layers\.0 and layers\.2 and layers\.4 could each make.*classifier="):
-        aggregate(InADictionary(), 2, objects, verbose=False)
-    network = aggregate(InADictionary(), 2, objects, classifier="layers.4", verbose=False)
-    assert network.conversion.difference < 1e-5
+@pytest.mark.parametrize("normalise", [nn.utils.weight_norm, nn.utils.spectral_norm, parametrizations.weight_norm])
+@pytest.mark.parametrize("was_run", [False, True])
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_weights_that_are_computed_are_refused_with_how_to_take_that_off(normalise, was_run):
+    model = nn.Sequential(normalise(nn.Linear(6, 8)), nn.ReLU(), nn.Linear(8, 5))
+    if was_run:
+        model(torch.rand(4, 6))
+    with pytest.raises(ConversionError, match=r"computed.*take that off first, with remove_weight_norm"):
+        aggregate(model, 2, torch.rand(4, 6), verbose=False)
 
 
 def test_unknown_modules_and_joins_list_the_closest():

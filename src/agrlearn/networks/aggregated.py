@@ -132,9 +132,10 @@ class AggregatedClassifier(nn.Module):
 def _find_slot_weights(join: Callable[[Tensor], Tensor], encoder: nn.Module) -> tuple[str, ...]:
     """The weight of the encoder's first layer, where the join puts the slots side by side for it."""
     path, layer = "", encoder
-    while isinstance(layer, nn.Sequential) and len(layer) > 0:
+    # These very classes: one that is derived from them may add to what its layers do, as a residual block does, or
+    # work on its weights, as weight standardisation does.
+    while type(layer) is nn.Sequential and len(layer) > 0:
         path, layer = f"{path}0.", layer[0]
-    # These very classes: one that is derived from them may work on its weights, as weight standardisation does.
     convolution = type(layer) in (nn.Conv1d, nn.Conv2d, nn.Conv3d) and layer.groups == 1
     side_by_side = (join is JOINS["channels"] and convolution) or (
         join is JOINS["features"] and type(layer) is nn.Linear

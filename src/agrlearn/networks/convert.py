@@ -11,8 +11,10 @@ from agrlearn.errors import ConversionError, look_up
 from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, group, map_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import take_off_classifier
-from agrlearn.networks.conversion.joining import Body, at_least
-from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
+from agrlearn.networks.conversion.examples import at_least, vary_for
+from agrlearn.networks.conversion.joining import Body
+from agrlearn.networks.conversion.tracing import brief
+from agrlearn.networks.conversion.widening import TAKE_OFF, add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import WholeModel
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.joins import JOINS
@@ -32,6 +34,8 @@ class Conversion:
     mixer: bool
     """Whether a 1×1 layer brings the joined channels back to those of one slot."""
     classifier: str
+    left_out: bool
+    """Whether the model does something behind its classifier, other than probabilities, that the heads do not."""
     slot_blind: bool
     parameters: tuple[int, int]
     """Before and after."""
@@ -45,9 +49,10 @@ class Conversion:
         changed = "a 1×1 mixer" if self.mixer else ", ".join(self.widened) or "no layer"
         growth = self.multiply_adds[1] / max(1, self.multiply_adds[0])
         parameters, costs = self.parameters, self.multiply_adds
+        left_out = f"; what the model does behind {self.classifier} is left out" if self.left_out else ""
         return (
             f"aggregated: {self.fold} objects a pass, joined {where} ({self.join})\n"
-            f"  now reading all slots: {changed}; {self.classifier} became {self.fold} heads\n"
+            f"  now reading all slots: {changed}; {self.classifier} became {self.fold} heads{left_out}\n"
             f"  parameters {parameters[0]:,} -> {parameters[1]:,}\n"
             f"  multiply-adds {costs[0]:,} an object -> {costs[1]:,} a group of {self.fold} ({growth:.2f} times)\n"
             f"  slots {'cannot' if self.slot_blind else 'can'} be told apart\n"
@@ -80,8 +85,9 @@ def aggregate(
     Args:
         example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords.
         at: the name of a module to join after; what comes before it runs once per object, for all protocols.
-        join: channels, width, height, features, tandem or max; by default channels for images and series, features for
-            vectors, tandem for tokens (int32 or int64). With max and no `at`, the slots are joined at the bottleneck.
+        join: channels, width, height, features, tandem or max; by default channels for images and series (also where
+            these come last), features for vectors, tandem for tokens (int32 or int64). With max and no `at`, the slots
+            are joined at the bottleneck.
         stem: the layers that read the input, where they are not found by running the example.
         classifier: the layer that makes the class scores, where it is not found.
         slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output
@@ -101,10 +107,10 @@ def aggregate(
     if fold < 1:
         raise ConversionError(f"fold is the number of objects in a group and at least 1, got {fold}")
     _check_example(example)
-    objects = at_least(example, 2)
-    join = join or _default_join(objects, at)
+    join = join or _default_join(example, at)
     look_up(JOINS, join, "join")
-    draft = copy.deepcopy(model).eval()
+    draft = _copied(model).eval()
+    objects = vary_for(draft, at_least(example, 2))
     classifier_layer = take_off_classifier(draft, objects, classifier)
     body = Body(draft, objects, classifier_layer, fold, join)
     if join == "max" and at is None:
@@ -129,6 +135,7 @@ def aggregate(
         widened=tuple(parts.names),
         mixer=parts.mixer,
         classifier=classifier_layer.name,
+        left_out=classifier_layer.left_out,
         slot_blind=network.slot_blind,
         parameters=(count_parameters(model), count_parameters(network)),
         multiply_adds=(
@@ -141,6 +148,15 @@ def aggregate(
         print(network.conversion)
     _take_modes(network, model)
     return network
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except (RuntimeError, TypeError) as error:
+        raise ConversionError(
+            f"the model cannot be copied ({brief(error)}); where its weights are computed, {TAKE_OFF}"
+        ) from error
 
 
 def _take_modes(network: AggregatedClassifier, model: nn.Module) -> None:
@@ -164,15 +180,16 @@ def _default_join(objects: Objects, at: str | None) -> str:
 
 @torch.no_grad()
 def _is_slot_blind(network: AggregatedClassifier, objects: Objects, join: str) -> bool:
-    """Whether exchanging a group's objects leaves T as it is: for joins by layers that read the slots apart, never."""
+    """Whether moving a group's objects on by a slot leaves T as it is: never, where layers read the slots apart."""
     if join == "max":
         return True
     if join in ("channels", "features") or network.fold == 1:
         return False
     groups = group(at_least(objects, 2 * network.fold), network.fold)
-    flipped = map_objects(lambda tensor: tensor.flip(1), groups)
+    # Not turned around, as a group of three with two different objects may read the same from both ends.
+    moved = map_objects(lambda tensor: tensor.roll(1, dims=1), groups)
     t = network.bottleneck(groups)
-    return bool((t - network.bottleneck(flipped)).abs().max() <= 1e-6 * t.abs().max())
+    return bool((t - network.bottleneck(moved)).abs().max() <= 1e-6 * t.abs().max())
 
 
 def _check_example(example: Objects) -> None:

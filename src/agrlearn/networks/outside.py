@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from agrlearn.errors import ConversionError, RecipeError, UnknownNameError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.convert import aggregate
+from agrlearn.networks.joins import PADDING
 from agrlearn.networks.standardize import Standardize
 from agrlearn.seeding import derive_seed
 
@@ -43,6 +44,7 @@ def build_outside(
     seed: int = 0,
     objects: Tensor | None = None,
     tokens: bool = False,
+    slot_blind: bool | None = None,
     **options: Any,
 ) -> AggregatedClassifier:
     """A model from outside, aggregated, with the data's mean and spread taken out first.
@@ -51,6 +53,7 @@ def build_outside(
         name: timm:NAME, or FILE.py:FUNCTION, which is imported and called.
         objects: training objects, as for `build_network`.
         tokens: whether the objects are tokens.
+        slot_blind: what was found with the training objects of a network of tokens that is built again.
         options: of `aggregate`.
     """
     with torch.random.fork_rng(devices=[]):
@@ -66,20 +69,32 @@ def build_outside(
             )
         network = model
     else:
-        shape = (2, *object_shape)
-        example = torch.ones(shape, dtype=torch.int64) if tokens else torch.rand(shape, generator=torch.Generator())
+        example = _example(object_shape, objects, tokens=tokens)
         chosen = {option: value for option, value in options.items() if value != ""}
         network = aggregate(model, fold, example, seed=seed, verbose=False, **chosen)
         if network.num_classes != num_classes:
             raise ConversionError(f"{name} made a model of {network.num_classes} classes, the data have {num_classes}")
+        if slot_blind is not None:
+            network.slot_blind = slot_blind
         if not tokens:
             standardize = Standardize(object_shape[0])
             network.shared = nn.Sequential(standardize if objects is None else standardize.fit(objects), network.shared)
     network.description = {
         "network": name, "object_shape": list(object_shape), "num_classes": num_classes, "fold": fold, "tokens": tokens,
-        **options,
+        **({"slot_blind": network.slot_blind} if tokens else {}), **options,
     }  # fmt: skip
     return network
+
+
+def _example(object_shape: tuple[int, ...], objects: Tensor | None, *, tokens: bool) -> Tensor:
+    """(2, ...) objects that differ: sentences of the data, or of the two words that every vocabulary has."""
+    if not tokens:
+        return torch.rand((2, *object_shape), generator=torch.Generator())
+    if objects is not None:
+        return objects[:2]
+    example = torch.ones((2, *object_shape), dtype=torch.int64)
+    example[1, ..., 1::2] = PADDING
+    return example
 
 
 Maker = Callable[[int, tuple[int, ...]], nn.Module]

@@ -1,9 +1,12 @@
 """Groups of tokenized sentences become one sequence, and words can know their slot."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from agrlearn.errors import ShapeError
 from agrlearn.grouping import Objects
 from agrlearn.networks.joins import PADDING, tandem
 
@@ -20,6 +23,8 @@ def may_follow_words(tokens: Tensor) -> bool:
 class TandemJoin(nn.Module):
     """A group's sentences one after the other, for a Tensor of tokens or a tokenizer's mapping.
 
+    A mapping's other inputs, such as token_type_ids, follow their words.
+
     Args:
         separator: a token that stands between sentences, with the padding removed; None leaves a Tensor's padding where
             it is, and joins a mapping's sentences, which end in their tokenizer's own separator, without padding.
@@ -34,23 +39,30 @@ class TandemJoin(nn.Module):
     def forward(self, groups: Objects) -> Objects:
         if isinstance(groups, Tensor):
             return tandem(self._marked(groups, groups != PADDING), self.separator)
-        return self._join_mapping(groups["input_ids"], groups["attention_mask"].bool())
+        return self._join_mapping(groups)
 
-    def _join_mapping(self, tokens: Tensor, kept: Tensor) -> Objects:
-        tokens = self._marked(tokens, kept)
+    def _join_mapping(self, groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All tensors, (groups, fold, length), in the order of the words; a separator is as the word before it."""
+        kept = groups["attention_mask"].bool()
+        words = {**groups, "input_ids": self._marked(groups["input_ids"], kept)}
+        for name, tensor in words.items():
+            if tensor.shape != kept.shape:
+                raise ShapeError(
+                    f"{name} cannot be joined in tandem: expected an entry for every word, {tuple(kept.shape)}, got "
+                    f"{tuple(tensor.shape)}; leave it out, or join elsewhere"
+                )
         if self.separator is not None:
-            ends = torch.full_like(tokens[:, :, :1], self.separator)
-            tokens = torch.cat([tokens, ends], dim=2)
+            last = (kept * torch.arange(kept.shape[2], device=kept.device)).argmax(dim=2, keepdim=True)
+            words = {name: torch.cat([tensor, tensor.gather(2, last)], dim=2) for name, tensor in words.items()}
+            words["input_ids"][:, :, -1] = self.separator
             between = torch.ones_like(kept[:, :, :1])
             between[:, -1] = False
             kept = torch.cat([kept, between], dim=2)
-        tokens, kept = tokens.flatten(1), kept.flatten(1)
+        kept = kept.flatten(1)
         order = (~kept).to(torch.uint8).argsort(dim=1, stable=True)
         longest = max(1, int(kept.sum(dim=1).max()))
-        return {
-            "input_ids": tokens.gather(1, order)[:, :longest],
-            "attention_mask": kept.gather(1, order)[:, :longest].to(torch.int64),
-        }
+        joined = {name: tensor.flatten(1).gather(1, order)[:, :longest] for name, tensor in words.items()}
+        return {**joined, "attention_mask": kept.gather(1, order)[:, :longest].to(torch.int64)}
 
     def _marked(self, tokens: Tensor, kept: Tensor) -> Tensor:
         if self.slot_stride == 0:

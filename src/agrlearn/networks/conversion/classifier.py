@@ -21,6 +21,8 @@ class Classifier:
     bias: Tensor | None
     scores: Tensor
     """(objects, classes), for the example."""
+    left_out: bool
+    """Whether the model does something else with the scores than to make probabilities of them."""
 
 
 def take_off_classifier(model: nn.Module, objects: Objects, name: str | None = None) -> Classifier:
@@ -49,39 +51,64 @@ def _find(model: nn.Module, objects: Objects, name: str | None) -> Classifier:
         layers = {name: look_up(layers, name, "linear layer of the model")}
     try:
         output, calls = outputs_of(lambda: call(model, objects), layers)
-    except (TypeError, *FAILURES) as error:
+    except FAILURES as error:
         raise ConversionError(
             f"the model does not take the example as it is ({brief(error)}); {_what_it_takes(model, objects, error)}"
         ) from error
-    scores, count = _scores(output), count_objects(objects)
-    found: dict[str, Tensor] = {}
-    for key, _, made in calls:
-        flat = made.reshape(count, -1)
-        if flat.shape[1] == layers[key].weight.shape[0]:  # type: ignore[index]
-            found[key] = flat.clone()
+    count = count_objects(objects)
+    scores = _scores(output, count)
+    classes = {key: len(layer.weight) for key, layer in layers.items()}  # type: ignore[arg-type]
+    found = {key: made.reshape(count, -1) for key, _, made in calls if made.numel() == count * classes[key]}
     if scores is not None and name is None:
-        scores = scores.reshape(count, -1)
         found = {key: made for key, made in found.items() if made.shape == scores.shape}
-        same = {key: made for key, made in found.items() if torch.equal(made, scores)}
-        found = same or found
+        same = {key: made for key, made in found.items() if torch.equal(made.to(scores.dtype), scores)}
+        found = same or {key: made for key, made in found.items() if _ends_in(made, scores)} or found
     if len(found) > 1:
         raise ConversionError(
             f"{' and '.join(found)} could each make the model's class scores; name the one to keep with classifier="
         )
     for key, made in found.items():
-        weight, bias = layers[key].weight, layers[key].bias
-        assert isinstance(weight, Tensor) and not isinstance(bias, nn.Module)
-        if len(weight) < 2:
+        left_out = scores is not None and not _ends_in(made, scores)
+        if left_out and name is None:
             raise ConversionError(
-                f"{key} makes a single score, but heads are softmax layers over at least two classes; give the model "
-                "one score for each class, or name the layer that makes them with classifier="
+                f"the model's class scores are not the output of {key}, nor its softmax, log-softmax or sigmoid; heads "
+                f"know nothing of what the model does behind {key}: put it into the layer, as a factor into its "
+                f"weights, or pass classifier={key!r} to leave it out"
             )
-        return Classifier(key, weight.detach().flatten(1), None if bias is None else bias.detach(), made)
+        return _classifier(key, layers[key], made, left_out)
+    fitting = [made for made in calls if name or scores is None or classes[made[0]] == scores.shape[1]]
+    if fitting and fitting[-1][2].numel() > count * classes[fitting[-1][0]]:
+        key, _, made = fitting[-1]
+        raise ConversionError(
+            f"{key} runs at every position of an object and makes {tuple(made.shape)}, so it cannot be split into "
+            f"heads; let the model pool the positions, or pick one, before {key}"
+        )
     tried = ", ".join(dict.fromkeys(key for key, _, _ in calls[-3:])) or "none ran"
     raise ConversionError(
         f"no linear layer or 1×1 convolution makes the model's class scores (the last of them: {tried}); "
         "name the one that does with classifier="
     )
+
+
+def _classifier(name: str, layer: nn.Module, made: Tensor, left_out: bool) -> Classifier:
+    weight, bias = layer.weight, layer.bias
+    assert isinstance(weight, Tensor) and not isinstance(bias, nn.Module)
+    if len(weight) < 2:
+        raise ConversionError(
+            f"{name} makes a single score, but heads are softmax layers over at least two classes; give the model one "
+            "score for each class, or name the layer that makes them with classifier="
+        )
+    return Classifier(name, weight.detach().flatten(1), None if bias is None else bias.detach(), made, left_out)
+
+
+def _ends_in(made: Tensor, scores: Tensor) -> bool:
+    """Whether the model ends in what a layer made: in it as it is, or in probabilities of it."""
+    if made.shape != scores.shape:
+        return False
+    close = max(1e-6, *(8 * torch.finfo(tensor.dtype).eps for tensor in (made, scores)))
+    made, scores = made.cpu().double(), scores.cpu().double()
+    ends = (made, made.softmax(dim=1), made.log_softmax(dim=1), made.sigmoid())
+    return any(torch.allclose(end, scores, rtol=close, atol=close) for end in ends)
 
 
 def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
@@ -92,7 +119,7 @@ def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
     try:
         with torch.no_grad():
             call(model, map_objects(lambda tensor: tensor.to(weights), objects))
-    except (TypeError, *FAILURES):
+    except FAILURES:
         return "pass a batch of objects, (objects, ...), as the model takes them"
     return f"it takes {weights}: convert the example, and the objects to train on, with .to({weights})"
 
@@ -102,17 +129,16 @@ def _could_classify(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) or pointwise
 
 
-def _scores(output: object) -> Tensor | None:
-    """The class scores in what a model returns: a Tensor, something with logits, or a tuple that starts with them."""
-    if isinstance(output, Tensor):
-        return output
+def _scores(output: object, count: int) -> Tensor | None:
+    """(objects, classes) in what a model returns: a Tensor, something with logits, or a tuple that starts with them."""
     if isinstance(output, dict):
         output = output.get("logits")
     elif isinstance(output, tuple | list):
         output = output[0]
-    else:
+    elif not isinstance(output, Tensor):
         output = getattr(output, "logits", None)
-    return output if isinstance(output, Tensor) else None
+    found = isinstance(output, Tensor) and output.is_floating_point() and output.shape[:1] == (count,)
+    return output.reshape(count, -1) if found else None  # type: ignore[attr-defined]
 
 
 def refuse_shared_weights(model: nn.Module, name: str, layer: nn.Module) -> None:

@@ -1,17 +1,25 @@
 """Where groups are joined in a model whose classifier has been taken off."""
 
 import copy
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects, map_objects, replicate
+from agrlearn.grouping import Objects, count_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_weights
+from agrlearn.networks.conversion.examples import at_least, with_padding
 from agrlearn.networks.conversion.tracing import FAILURES, Consumer, brief, find_consumers, modules_before, outputs_of
-from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, WidenedBottleneck, widen_input
+from agrlearn.networks.conversion.widening import (
+    ChannelJoin,
+    SlotMixer,
+    WidenedBottleneck,
+    channel_dimension,
+    widen_input,
+)
 from agrlearn.networks.conversion.within import (
     FirstPiece,
     JoinPoint,
@@ -47,6 +55,8 @@ class Body:
         self.classifier = classifier
         self.fold = fold
         self.join = join
+        with torch.no_grad():
+            self.t = self.run()
 
     def run(self) -> Tensor:
         return WholeModel(self.model)(self.objects)
@@ -74,7 +84,16 @@ class Body:
             except ConversionError as error:
                 raise ConversionError(f"{error}; pass at= with the name of a module to join after") from None
         names, layers = [reader.name for reader in readers], [reader.layer for reader in readers]
-        return self._checked(Parts(nn.Identity(), self.join, WholeModel(self.model), names, layers), exact=True)
+        parts = Parts(nn.Identity(), self.join, WholeModel(self.model), names, layers)
+        try:
+            return self._checked(parts, exact=True)
+        except ConversionError:
+            if self.join != "channels":
+                raise
+            # Recurrent layers have their features last, and so do some images: what fails at dimension 1 may fit there.
+            with suppress(ConversionError):
+                return self._checked(replace(parts, join=ChannelJoin(-1)), exact=True)
+            raise
 
     def joined_after(self, at: str) -> Parts:
         modules = dict(self.model.named_modules())
@@ -94,7 +113,7 @@ class Body:
         if self.join in ("width", "height", "max"):
             return self._checked(self._pieces(self.model, at, self.join, [], []), exact=self.join == "max")
         readers = find_consumers(self.model, self.run, module)
-        dim = _channel_dimension(output, readers)
+        dim = channel_dimension(output, readers[0].layer if readers else None)
         widened = self._try_widening(at, readers, dim)
         if widened is not None:
             return widened
@@ -127,11 +146,13 @@ class Body:
         replace_module(model, at, point)
         first = FirstPiece(model, point)
         before = modules_before(model, lambda: first(self.objects), point)
-        # Two placeholders and three groups do not broadcast: whatever goes around `at` shows itself here.
-        trial = Parts(first, join, SecondPiece(model, point, before, placeholder_of(self.objects, 2)), names, readers)
+        # Two placeholders and three groups do not broadcast: whatever goes around `at` shows itself here. So does a
+        # mask, if something is masked: transformers drop one of ones.
+        objects = with_padding(self.objects)
+        trial = Parts(first, join, SecondPiece(model, point, before, placeholder_of(objects, 2)), names, readers)
         try:
             with torch.no_grad():
-                self.assemble(trial)(replicate(at_least(self.objects, 3), self.fold))
+                self.assemble(trial)(replicate(at_least(objects, 3), self.fold))
         except FAILURES as error:
             replace_module(model, at, module)
             raise ConversionError(
@@ -156,7 +177,7 @@ class Body:
                 torch.manual_seed(seed)
                 replace_module(self.model, reader.name, SlotEmbedding(reader.layer, self.fold))
             names, stride = [reader.name], reader.layer.num_embeddings
-        if not isinstance(self.objects, Tensor) and "attention_mask" not in self.objects:
+        if not isinstance(self.objects, Tensor) and not {"input_ids", "attention_mask"} <= set(self.objects):
             raise ConversionError("a mapping of tokens needs input_ids and attention_mask to be joined in tandem")
         parts = Parts(nn.Identity(), TandemJoin(separator, stride), WholeModel(self.model), names, [])
         return self._checked(parts, exact=False)
@@ -181,7 +202,8 @@ class Body:
         """The parts, once they have run, and where they should, given what the model gave."""
         try:
             network = self.assemble(parts)
-            difference = self.difference(network)
+            # The logits alone would tell nothing where the classifier's weights are zeros.
+            difference = max(self.difference(network), self._change_of_t(network))
         except FAILURES as error:
             if isinstance(error, ConversionError):
                 raise
@@ -229,6 +251,12 @@ class Body:
         mine, before = network(replicate(self.objects, self.fold)), self.classifier.scores
         return float((mine - before[:, None]).abs().max() / before.abs().max().clamp(min=1.0))
 
+    @torch.no_grad()
+    def _change_of_t(self, network: AggregatedClassifier) -> float:
+        """How far T moves with one object in every slot, relative to its size."""
+        mine, before = network.bottleneck(replicate(self.objects, self.fold)).float(), self.t.float()
+        return float((mine - before).norm() / before.norm().clamp(min=torch.finfo(torch.float32).tiny))
+
 
 def _slot_weights(parts: Parts, encoder: nn.Module) -> list[str]:
     """The widened weights by their names in the encoder, where a sum over slots can stand for `fold` equal inputs."""
@@ -237,21 +265,3 @@ def _slot_weights(parts: Parts, encoder: nn.Module) -> list[str]:
     weights = {id(reader.weight) for reader in parts.readers}
     names = [name for name, parameter in encoder.named_parameters() if id(parameter) in weights]
     return names if len(names) == len(parts.readers) else []  # a weight that is computed has no name of its own
-
-
-def _channel_dimension(output: Tensor, readers: list[Consumer]) -> int:
-    """Where a module's output has its channels: 1 for convolutions, last for everything that works on tokens."""
-    if output.ndim == 2:
-        return -1
-    if readers and isinstance(readers[0].layer, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
-        return 1
-    if readers and readers[0].layer.__class__.__name__.startswith(("Linear", "LayerNorm", "LSTM", "GRU", "RNN")):
-        normed = getattr(readers[0].layer, "normalized_shape", output.shape[-1:])
-        return -1 if output.shape[-1] in (*normed, getattr(readers[0].layer, "in_features", None)) else 1
-    return 1 if output.ndim > 3 else -1
-
-
-def at_least(objects: Objects, count: int) -> Objects:
-    """The first `count` objects, repeated where there are fewer."""
-    have = count_objects(objects)
-    return map_objects(lambda tensor: tensor[torch.arange(count, device=tensor.device) % have], objects)

@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
 
 from agrlearn.grouping import Objects
 
-FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
+FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
 """What models raise at shapes and types they do not expect."""
 
 _OPAQUE = (nn.RNNBase, nn.MultiheadAttention)
@@ -101,7 +102,12 @@ def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[
     calls: list[tuple[str, Any, Any]] = []
 
     def note(name: str) -> Callable[..., None]:
-        return lambda module, args, output: calls.append((name, args[0] if args else None, output))
+        def hook(module: nn.Module, args: tuple, output: Any) -> None:
+            # A copy, since the model may go on to change it in place.
+            kept = output.clone() if isinstance(output, Tensor) else output
+            calls.append((name, args[0] if args else None, kept))
+
+        return hook
 
     with torch.no_grad(), _hooks(layer.register_forward_hook(note(name)) for name, layer in layers.items()):
         result = run()
@@ -110,7 +116,7 @@ def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[
 
 def is_weighted_unit(module: nn.Module) -> bool:
     """Whether a module works on its input with parameters of its own and is not a container."""
-    if isinstance(module, _OPAQUE):
+    if isinstance(module, _OPAQUE) or is_parametrized(module):
         return True
     own = next(module.parameters(recurse=False), None)
     return own is not None and next(module.children(), None) is None
@@ -125,11 +131,11 @@ class _Flow(TorchFunctionMode):
         self._tagged: dict[int, Tensor] = {}  # the tensors themselves too, lest an identity be used again
 
     def tag(self, things: Any) -> None:
-        for tensor in _tensors(things):
+        for tensor in tensors_in(things):
             self._tagged[id(tensor)] = tensor
 
     def touches(self, things: Any) -> bool:
-        return any(id(tensor) in self._tagged for tensor in _tensors(things))
+        return any(id(tensor) in self._tagged for tensor in tensors_in(things))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -138,15 +144,16 @@ class _Flow(TorchFunctionMode):
         return result
 
 
-def _tensors(things: Any) -> Iterator[Tensor]:
+def tensors_in(things: Any) -> Iterator[Tensor]:
+    """The tensors in what models take and give: alone, or in lists, tuples and dictionaries."""
     if isinstance(things, Tensor):
         yield things
     elif isinstance(things, dict):
         for thing in things.values():
-            yield from _tensors(thing)
+            yield from tensors_in(thing)
     elif isinstance(things, list | tuple):
         for thing in things:
-            yield from _tensors(thing)
+            yield from tensors_in(thing)
 
 
 @contextmanager

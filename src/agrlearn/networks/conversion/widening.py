@@ -8,6 +8,12 @@ from torch.nn import functional as F
 
 from agrlearn.errors import ConversionError
 
+TAKE_OFF = (
+    "take that off first, with remove_weight_norm, remove_spectral_norm, prune.remove or "
+    "parametrize.remove_parametrizations of torch.nn.utils"
+)
+"""What to do about weights that are computed from others, to end a message."""
+
 
 def widen_input(name: str, layer: nn.Module, fold: int) -> None:
     """Make `layer` read `fold` inputs side by side, so that `fold` equal inputs give what one gave before.
@@ -16,15 +22,15 @@ def widen_input(name: str, layer: nn.Module, fold: int) -> None:
     """
     if isinstance(layer, nn.modules.conv._ConvNd) and not layer.transposed and layer.groups == 1:
         layer.in_channels *= fold
-        _tile(layer, "weight", fold)
+        _tile(name, layer, "weight", fold)
     elif isinstance(layer, nn.Linear):
         layer.in_features *= fold
-        _tile(layer, "weight", fold)
+        _tile(name, layer, "weight", fold)
     elif isinstance(layer, nn.RNNBase):
         layer.input_size *= fold
         for weight in ("weight_ih_l0", "weight_ih_l0_reverse"):
             if hasattr(layer, weight):
-                _tile(layer, weight, fold)
+                _tile(name, layer, weight, fold)
         layer.flatten_parameters()
     elif isinstance(layer, nn.modules.batchnorm._BatchNorm):
         layer.num_features *= fold
@@ -37,8 +43,10 @@ def widen_input(name: str, layer: nn.Module, fold: int) -> None:
         raise ConversionError(f"{name} ({type(layer).__name__}) cannot be widened to read {fold} objects")
 
 
-def _tile(layer: nn.Module, name: str, fold: int) -> None:
+def _tile(owner: str, layer: nn.Module, name: str, fold: int) -> None:
     weight: Tensor = getattr(layer, name)
+    if not isinstance(weight, nn.Parameter):
+        raise ConversionError(f"{owner} cannot be widened, since its {name} is computed from others; {TAKE_OFF}")
     tiled = weight.detach().repeat(1, fold, *[1] * (weight.ndim - 2)) / fold
     setattr(layer, name, nn.Parameter(tiled, requires_grad=weight.requires_grad))
 
@@ -95,6 +103,19 @@ class ChannelJoin(nn.Module):
 def join_channels(groups: Tensor, dim: int) -> Tensor:
     """Concatenate the slots' features along the dimension of an object's channels, 1 or -1."""
     return groups.flatten(1, 2) if dim == 1 else torch.cat(groups.unbind(1), dim=-1)
+
+
+def channel_dimension(features: Tensor, reader: nn.Module | None) -> int:
+    """Where features have their channels: 1 for a reader that is a convolution, last for one that works on tokens."""
+    if features.ndim == 2:
+        return -1
+    if isinstance(reader, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
+        return 1
+    normed = getattr(reader, "normalized_shape", ())
+    read = {getattr(reader, "in_features", None), getattr(reader, "input_size", None), *normed}
+    if read != {None}:
+        return -1 if features.shape[-1] in read else 1
+    return 1 if features.ndim > 3 else -1
 
 
 class WidenedBottleneck(nn.Module):

@@ -1,0 +1,75 @@
+"""Objects to try a model on: the user's example, made so that it hides nothing."""
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.grouping import Objects, count_objects, map_objects
+from agrlearn.networks.conversion.tracing import call, tensors_in
+from agrlearn.networks.joins import PADDING
+from agrlearn.seeding import generator
+
+
+def at_least(objects: Objects, count: int) -> Objects:
+    """The first `count` objects, repeated where there are fewer."""
+    have = count_objects(objects)
+    return map_objects(lambda tensor: tensor[torch.arange(count, device=tensor.device) % have], objects)
+
+
+def vary_for(model: nn.Module, objects: Objects) -> Objects:
+    """The objects varied, or as they are where the model does not take that.
+
+    An example of zeros, or of one object alone, makes networks and slots look equal that are not.
+    """
+    varied = vary(objects)
+    try:
+        with torch.no_grad():
+            given = call(model, varied)
+    except Exception:  # the model's own code may raise anything at objects that it does not expect
+        return objects
+    return objects if any(bool(tensor.isnan().any()) for tensor in tensors_in(given)) else varied
+
+
+def vary(objects: Objects) -> Objects:
+    """The objects with noise on fractions, and with words in another order where all sentences are the same.
+
+    >>> vary(torch.tensor([[5, 6, 7, 0], [5, 6, 7, 0]]))
+    tensor([[5, 6, 7, 0],
+            [7, 5, 6, 0]])
+    """
+    if isinstance(objects, Tensor):
+        return _with_noise(objects) if objects.is_floating_point() else _with_other_words(objects)
+    varied = dict(objects)
+    for name, tensor in objects.items():
+        if tensor.is_floating_point() and "mask" not in name:
+            varied[name] = _with_noise(tensor)
+        elif name == "input_ids":
+            varied[name] = _with_other_words(tensor)
+    return varied
+
+
+def with_padding(objects: Objects) -> Objects:
+    """The objects with one position masked, where they have an attention mask."""
+    if isinstance(objects, Tensor) or "attention_mask" not in objects:
+        return objects
+    mask = objects["attention_mask"].clone()
+    mask[0, ..., -1] = 0
+    return {**objects, "attention_mask": mask}
+
+
+def _with_noise(objects: Tensor) -> Tensor:
+    # Below 1, and never negative, so that whole numbers that a model reads as categories stay what they are.
+    noise = torch.rand(objects.shape, generator=generator(0)).to(objects.device, objects.dtype)
+    return objects + noise * (min(1.0, float(objects.max() - objects.min())) or 1.0)
+
+
+def _with_other_words(objects: Tensor) -> Tensor:
+    if not torch.equal(objects, objects[:1].expand_as(objects)):
+        return objects
+    first = objects[0].long()
+    # The same words, since models count on some of them, such as one end of sentence.
+    other = first.masked_scatter(first != PADDING, first[first != PADDING].roll(1))
+    if torch.equal(other, first):
+        other = (first - 1).abs()  # a single word: a neighbour that the vocabulary holds as well
+    varied = objects.clone()
+    varied[1::2] = other.to(objects.dtype)
+    return varied
