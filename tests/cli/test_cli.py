@@ -154,6 +154,30 @@ def test_network_options_reach_the_network(table, tmp_path, capsys):
     assert call("predict", run, table, "--samples", 3) == 0
 
 
+def test_evaluate_tells_the_speed_and_the_cost_of_the_samples_that_it_averages(table, tmp_path, capsys, monkeypatch):
+    from agrlearn.evaluation import throughput
+
+    timed = []
+    predict = throughput.predict
+    monkeypatch.setattr(
+        throughput, "predict", lambda *given, samples, **options: timed.append(samples) or predict(*given, **options)
+    )
+    run = tmp_path / "run"
+    assert call("train", table, "--run-dir", run, "--net.noise", 1, "--no-report", *RECIPE) == 0
+    costs = []
+    for samples in (0, 50):
+        capsys.readouterr()
+        timed.clear()
+        assert call("evaluate", run, table, "--protocol", "replicated", "--samples", samples) == 0
+        out = capsys.readouterr().out
+        assert set(timed) == {samples}
+        assert ("samples: 50" in out) == (samples == 50)
+        (line,) = [line for line in out.splitlines() if "replicated" in line]
+        costs.append(int(line.split("│")[-3].replace(",", "")))
+    heads = load_file(run / "network.safetensors")["head.weight"].numel()
+    assert costs[1] - costs[0] == 49 * heads
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -63,13 +63,17 @@ def evaluate(
     if not engine.is_global_zero:
         return
     some = map_objects(lambda tensor: tensor[:_OBJECTS_TIMED], test_set.objects)
-    speeds = objects_per_second([(built, chosen) for chosen in protocols.values()], some, batch_size=options.batch_size)
+    speeds = objects_per_second(
+        [(built, chosen) for chosen in protocols.values()], some, batch_size=options.batch_size, samples=options.samples
+    )
 
-    table = Table(title=f"{run} on {origin}; fold {built.fold}, draws: {options.draws}")
+    samples = f", samples: {options.samples}" if options.samples and built.noise > 0 else ""
+    table = Table(title=f"{run} on {origin}; fold {built.fold}, draws: {options.draws}{samples}")
     for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
         table.add_column(column, justify="left" if column == "prediction" else "right")
     table.add_column("multiply-adds / object", justify="right")
     table.add_column("objects/s", justify="right")
+    one_object = first_tensor(test_set.objects)[:1]
     for (name, result), chosen, speed in zip(results.items(), protocols.values(), speeds, strict=True):
         heads = ["–" if math.isnan(error) else f"{100 * error:.1f}" for error in result.head_errors[:8]]
         table.add_row(
@@ -80,7 +84,7 @@ def evaluate(
             f"{result.brier:.4f}",
             " ".join(heads) + (" …" if len(result.head_errors) > 8 else ""),
             f"{100 * result.head_disagreement:.1f}",
-            f"{multiply_adds_per_object(built, first_tensor(test_set.objects)[:1], chosen):,.0f}",
+            f"{multiply_adds_per_object(built, one_object, chosen, samples=options.samples):,.0f}",
             f"{speed:,.0f}",
         )
     console = Console(markup=False)
