@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from agrlearn.cli.runs import split_source
+from agrlearn.cli.data import split_source
 from agrlearn.data.catalogue import open_source
 from agrlearn.errors import DataError
 from tests.cli.test_cli import call

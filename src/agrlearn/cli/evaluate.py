@@ -36,8 +36,9 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
+    from agrlearn.cli.data import open_like_training, part_to_measure, tell_about
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, part_to_measure, tell_about
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.throughput import objects_per_second
     from agrlearn.grouping import first_tensor, map_objects

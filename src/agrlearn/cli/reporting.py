@@ -38,7 +38,7 @@ class Reporter:
         Args:
             subjects: networks and data that are open already, by run directory.
         """
-        from agrlearn.cli.runs import read_note
+        from agrlearn.cli.data import read_note
         from agrlearn.report.collect import report_of_runs
         from agrlearn.report.measure import measure
         from agrlearn.report.runs import settings_of, training_command
@@ -67,14 +67,8 @@ class Reporter:
 
     def open(self, run: "RunFacts") -> "Subject":
         """A run's network with the objects to measure it on."""
-        from agrlearn.cli.runs import (
-            check_shapes,
-            open_like_training,
-            open_run,
-            part_to_measure,
-            read_note,
-            split_source,
-        )
+        from agrlearn.cli.data import open_like_training, part_to_measure, read_note, split_source
+        from agrlearn.cli.runs import check_shapes, open_run
         from agrlearn.report.measure import Subject
 
         built, class_names = open_run(run.folder, self.network)

@@ -82,8 +82,8 @@ def train(
     """
     from rich.console import Console
 
+    from agrlearn.cli.data import BAD_FILE, remember_data, split_source, tell_about
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import BAD_FILE, remember_data, split_source, tell_about
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
