@@ -18,15 +18,21 @@ _DATA_FILE = "data.json"
 BAD_FILE = "left_out.tsv"
 
 
-def split_source(source: "Source", fraction: float) -> "tuple[LabelledSet, LabelledSet | None]":
-    """The training part and the part to validate on: the source's own test part, or a fraction of every class."""
+def split_source(
+    source: "Source", fraction: float, class_names: tuple[str, ...] | None = None
+) -> "tuple[LabelledSet, LabelledSet | None]":
+    """The training part and the part to validate on: the source's own test part, or a fraction of every class.
+
+    Args:
+        class_names: those of an earlier training; by default the source's own.
+    """
     import torch
 
     from agrlearn.seeding import generator
 
     if not 0.0 <= fraction < 1.0:
         raise RecipeError(f"validation-fraction is a share from 0 up to 1, got {fraction}")
-    everything = source.labelled(source.train)
+    everything = source.labelled(source.train, class_names)
     if source.test is not None:
         return everything, source.labelled(source.test, everything.class_names)
     if fraction == 0.0:
@@ -74,20 +80,48 @@ def _lasting_name(source: "Source") -> str:
     return str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
 
 
-def part_to_measure(source: "Source", run_dir: Path, class_names: tuple[str, ...]) -> "tuple[LabelledSet, str]":
-    """What to measure a run on: the source's test part or all of it, but not what the run was trained on.
+def part_to_measure(
+    source: "Source", run_dir: Path, class_names: tuple[str, ...], *, strict: bool = False
+) -> "tuple[LabelledSet, str]":
+    """What to measure a run on: the source's test part or all of it, but of the run's own data what it held out.
 
+    Args:
+        strict: refuse objects that the run may have been trained on, instead of saying so.
     Returns:
         The labelled objects, and what they are, for a person to read.
     """
     about = read_note(run_dir)
     labelled = source.labelled(source.unseen, class_names)
+    told = f"{len(labelled):,} objects of {source.name}"
     if about is None or source.test is not None or about.source != _lasting_name(source):
-        return labelled, f"{len(labelled):,} objects of {source.name}"
-    held_out = split_source(source, about.validation_fraction)[1]
-    if held_out is None:
-        return labelled, f"{len(labelled):,} objects of {source.name}, all of which it was trained on"
-    return held_out, f"{len(held_out):,} held-out objects of {source.name}"
+        return labelled, told
+    trained_on, held_out = known_parts(source, run_dir, class_names)
+    if held_out is not None:
+        return held_out, f"{len(held_out):,} held-out objects of {source.name}"
+    if trained_on is not None and len(trained_on) == len(labelled):
+        told += ", all of which it was trained on"
+    else:
+        told += ", which has changed since: some may be what the run was trained on"
+    if strict:
+        raise DataError(f"there are only {told}; name what to measure {run_dir} on with --data")
+    return labelled, told
+
+
+def known_parts(
+    source: "Source", run_dir: Path, class_names: tuple[str, ...]
+) -> "tuple[LabelledSet | None, LabelledSet | None]":
+    """What of a source a run was trained on, and what it held out; None for a part that has changed since."""
+    from agrlearn.training.checkpoint import read_run
+
+    about = read_note(run_dir)
+    try:
+        train_set, held_out = split_source(source, about.validation_fraction if about else 0.0, class_names)
+    except DataError:  # too few objects of a class, with which it could not have been trained
+        return None, None
+    told = read_run(run_dir)["identity"]
+    is_held_out = held_out is not None and held_out.digest() in str(told.get("validation data"))
+    is_trained_on = train_set.digest() in str(told.get("training data"))
+    return train_set if is_trained_on else None, held_out if is_held_out else None
 
 
 def tell_about(source: "Source", bad_file: Path | None = None) -> None:

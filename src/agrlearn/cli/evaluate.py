@@ -29,7 +29,7 @@ def evaluate(
         The directory of a finished run.
     data
         A data set by name (its test part is used), an .npz file with arrays x and y, a table, or a folder of class
-        folders of images. Of the data that RUN was trained on, what it held out is used.
+        folders of images. Of the data that RUN was trained on, what it held out is used, unless they have changed.
     protocol
         replicated, batched or contextual; by default all that the network can answer.
     """
