@@ -13,6 +13,7 @@ from agrlearn.report import measure
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.cli.test_cli import append_row
+from tests.cli.test_own_files import OWN, write_images
 
 RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
 
@@ -55,6 +56,18 @@ def test_the_command_on_the_page_trains_the_same_run(table, tmp_path, capsys):
     options = ("--net.width", 24, "--net.noise", 1, "--milestones", 0.4, "--milestones", 0.8, "--schedule", "steps")
     assert call("train", table, "--fold", 3, "--validation-fraction", 0.2, "--run-dir", run, *options, *RECIPE) == 0
     (command,) = re.findall(r"(agrlearn train [^<]*)</pre>", (run / "report.html").read_text())
+    capsys.readouterr()
+    assert call(*shlex.split(command)[1:]) == 0
+    assert "finished already" in capsys.readouterr().out
+
+
+def test_the_command_on_the_page_names_a_network_of_the_users_own_and_leaves_out_what_training_did(tmp_path, capsys):
+    write_images(tmp_path / "pets", count=6)
+    (tmp_path / "pets" / "cat" / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "own.py").write_text(OWN)
+    options = ("--network", f"{tmp_path / 'own.py'}:make_model", "--net.slot-noise", 0.2, "--skip-bad")
+    assert call("train", tmp_path / "pets", "--run-dir", tmp_path / "run", *options, *RECIPE) == 0
+    (command,) = re.findall(r"(agrlearn train [^<]*)</pre>", (tmp_path / "run" / "report.html").read_text())
     capsys.readouterr()
     assert call(*shlex.split(command)[1:]) == 0
     assert "finished already" in capsys.readouterr().out

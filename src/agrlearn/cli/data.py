@@ -51,7 +51,7 @@ def split_source(
     return everything.subset(order[~held_out[order]]), everything.subset(order[held_out[order]])
 
 
-def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Path | None) -> None:
+def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Path | None, *, skip_bad: bool) -> None:
     """Note in the run directory what it trains on, how that became objects, and what was left out."""
     from agrlearn.files import write_atomically
 
@@ -60,6 +60,7 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
         data_dir=None if data_dir is None else str(data_dir.resolve()),
         validation_fraction=fraction,
         preparation=source.preparation,
+        skip_bad=skip_bad,
     )
     write_atomically(run_dir / _DATA_FILE, json.dumps(about.model_dump()) + "\n")
     list_bad(source, run_dir / BAD_FILE)
@@ -172,6 +173,7 @@ class DataNote(BaseModel):
     data_dir: str | None
     validation_fraction: float
     preparation: dict[str, Any]
+    skip_bad: bool = False  # earlier versions did not write it
 
 
 def read_note(run_dir: Path) -> DataNote | None:

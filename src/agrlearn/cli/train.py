@@ -120,7 +120,7 @@ def train(
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
     if engine.is_global_zero:
-        remember_data(folder, source, validation_fraction, data_dir)
+        remember_data(folder, source, validation_fraction, data_dir, skip_bad=skip_bad)
     if history.was_finished:
         console.print("This run was finished already; --fresh trains it again.")
     last = history.records[-1]

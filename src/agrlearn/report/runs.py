@@ -16,7 +16,7 @@ from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, read_records, r
 from agrlearn.training.recipe import Recipe
 
 _TIMING_FILE = "timing.jsonl"
-_OWN_OPTIONS = ("network", "object_shape", "num_classes", "fold", "vocabulary")
+_OWN_OPTIONS = ("network", "object_shape", "num_classes", "fold", "vocabulary", "tokens")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,13 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
 
 
 def training_command(
-    run: RunFacts, source: str, *, validation_fraction: float, data_dir: str | None, preparation: dict[str, Any]
+    run: RunFacts,
+    source: str,
+    *,
+    validation_fraction: float,
+    data_dir: str | None,
+    preparation: dict[str, Any],
+    skip_bad: bool,
 ) -> str:
     """The `agrlearn train` that makes this run again from its data."""
     network = run.identity["network"]
@@ -140,6 +146,7 @@ def training_command(
         "image-size": preparation.get("size"),
         "text-column": preparation.get("text"),
         "label-column": preparation.get("label"),
+        "skip-bad": skip_bad,
         "precision": run.identity.get("precision"),
         "run-dir": run.folder,
     }
