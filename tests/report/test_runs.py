@@ -156,3 +156,11 @@ def test_the_command_quotes_what_a_shell_would_take_apart(tmp_path):
     assert words[words.index("--alpha") + 1] == "0.3"
     assert words.count("--milestones") == 2
     assert words.count("--skip-bad") == 1
+
+
+def test_the_command_names_the_columns_of_a_table_but_not_of_a_published_set(tmp_path):
+    told = {"kind": "text", "text": "review", "label": "stars", "words": [], "length": 3}
+    options = {"validation_fraction": 0.1, "data_dir": None, "preparation": told, "skip_bad": False}
+    run = make_facts(tmp_path)
+    assert "--text-column review --label-column stars" in training_command(run, "reviews.csv", **options)
+    assert "-column" not in training_command(run, "movie-review", **options)
