@@ -1,5 +1,6 @@
 """The data of a run: opened and split as training did it, and what its directory remembers of them."""
 
+import functools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,15 +140,19 @@ def tell_about(source: "Source", bad_file: Path | None = None) -> None:
 def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data_dir: Path | None = None) -> "Source":
     """Data for a trained network: they become objects as its training data did."""
     from agrlearn.data.catalogue import open_source
+    from agrlearn.data.download import DownloadError, no_downloads
 
     about = read_note(run_dir)
     before = about.data_dir if about else None
-    return open_source(
-        data,
-        data_dir=data_dir or (before if before and Path(before).is_dir() else None),
-        preparation=about.preparation if about else None,
-        skip_bad=skip_bad,
-    )
+    opened = functools.partial(open_source, data, preparation=about.preparation if about else None, skip_bad=skip_bad)
+    if data_dir is None and before is not None and Path(before).is_dir():
+        try:
+            # A stranger's run may name any folder: what lies there is read, but nothing is written there.
+            with no_downloads():
+                return opened(data_dir=before)
+        except DownloadError:
+            pass
+    return opened(data_dir=data_dir)
 
 
 def training_objects(run_dir: Path, data_dir: Path | None = None, *, otherwise: str) -> "Objects":
