@@ -105,6 +105,38 @@ def test_a_run_is_measured_on_what_it_held_out_of_its_own_data(tmp_path, capsys,
     assert "all of which it was trained on" in capsys.readouterr().out
 
 
+def append_row(file, x, y):
+    with numpy.load(file) as arrays:
+        numpy.savez(file, x=numpy.concatenate([arrays["x"], [x]]), y=numpy.concatenate([arrays["y"], [y]]))
+
+
+def test_nothing_is_called_held_out_once_the_data_have_changed(table, vectors, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    append_row(table, vectors.objects[0].numpy(), "a")
+    capsys.readouterr()
+    assert call("evaluate", run, table) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "151 objects of" in out
+    assert "has changed since: some may be what the run was trained on" in out
+    assert "held-out" not in out
+
+
+def test_the_classes_of_changed_data_are_those_of_the_run(tmp_path, capsys):
+    numbers = numpy.random.default_rng(0)
+    labels = numpy.array(list("abc"))[numpy.arange(90) % 3]
+    x = (numbers.normal(size=(90, 4)) + 20 * numpy.eye(4)[numpy.arange(90) % 3]).astype("float32")
+    file = tmp_path / "t.npz"
+    numpy.savez(file, x=x, y=labels)
+    run = tmp_path / "run"
+    assert call("train", file, "--run-dir", run, "--no-report", "--fold", 1, "--epochs", 20, "--batch-size", 8) == 0
+    numpy.savez(file, x=x[labels != "a"], y=labels[labels != "a"])
+    capsys.readouterr()
+    assert call("evaluate", run, file) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "replicated" in line]
+    assert float(line.split("│")[2]) == 0
+
+
 def test_a_run_from_python_is_opened_or_refused_with_a_sentence(table, vectors, tmp_path, capsys):
     plain = torch.utils.data.TensorDataset(vectors.objects, vectors.labels)
     size = vectors.objects.shape[1]
@@ -152,6 +184,30 @@ def test_network_options_reach_the_network(table, tmp_path, capsys):
     assert about["width"] == 24
     assert about["noise"] == 1.0
     assert call("predict", run, table, "--samples", 3) == 0
+
+
+def test_evaluate_tells_the_speed_and_the_cost_of_the_samples_that_it_averages(table, tmp_path, capsys, monkeypatch):
+    from agrlearn.evaluation import throughput
+
+    timed = []
+    predict = throughput.predict
+    monkeypatch.setattr(
+        throughput, "predict", lambda *given, samples, **options: timed.append(samples) or predict(*given, **options)
+    )
+    run = tmp_path / "run"
+    assert call("train", table, "--run-dir", run, "--net.noise", 1, "--no-report", *RECIPE) == 0
+    costs = []
+    for samples in (0, 50):
+        capsys.readouterr()
+        timed.clear()
+        assert call("evaluate", run, table, "--protocol", "replicated", "--samples", samples) == 0
+        out = capsys.readouterr().out
+        assert set(timed) == {samples}
+        assert ("samples: 50" in out) == (samples == 50)
+        (line,) = [line for line in out.splitlines() if "replicated" in line]
+        costs.append(int(line.split("│")[-3].replace(",", "")))
+    heads = load_file(run / "network.safetensors")["head.weight"].numel()
+    assert costs[1] - costs[0] == 49 * heads
 
 
 @pytest.mark.parametrize(
@@ -308,6 +364,7 @@ def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
     page = (tmp_path / "report.html").read_text()
     assert '"settings":["fold-1","fold-1-objects-as-fold-4","fold-2","fold-4"]' in page
     assert '<section id="dial"' in page
+    assert "fold-2, contextual" in page
     assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path, "--no-report") == 0
     again = json.loads((tmp_path / "results.json").read_text())
     assert [row["error"] for row in again] == [row["error"] for row in rows]

@@ -1,5 +1,6 @@
 """--data-dir: the folder of published data sets, named once and remembered by the run."""
 
+import json
 import shutil
 
 import numpy
@@ -53,6 +54,20 @@ def test_a_run_remembers_its_data_dir_until_another_is_named(folder, tmp_path, c
     shutil.move(folder, elsewhere)
     monkeypatch.setenv("AGRLEARN_DATA", str(elsewhere))
     main(["predict", str(run), "vectors", "--protocol", "contextual"])
+
+
+def test_nothing_is_downloaded_into_a_folder_that_only_a_run_names(folder, tmp_path, capsys, monkeypatch):
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    victim.mkdir()
+    monkeypatch.setenv("AGRLEARN_DATA", str(tmp_path / "mine"))
+    main(["train", "vectors", "--data-dir", str(folder), "--run-dir", str(run), "--epochs", "1", "--no-report"])
+    note = json.loads((run / "data.json").read_text())
+    capsys.readouterr()
+    for name in ("cifar-10", "movie-review"):
+        (run / "data.json").write_text(json.dumps({**note, "source": name, "data_dir": str(victim)}))
+        told = fails(capsys, "predict", run, folder / "vectors.npz", "--protocol", "contextual")
+        assert str(tmp_path / "mine") in told
+        assert not list(victim.iterdir())
 
 
 def test_data_that_cannot_be_had_are_told_in_one_sentence(tmp_path, capsys):

@@ -8,9 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from agrlearn.cli.runs import split_source
+from agrlearn.cli.data import split_source
 from agrlearn.data.catalogue import open_source
-from agrlearn.errors import DataError
+from agrlearn.errors import DataError, RunError
+from agrlearn.networks import catalogue
+from agrlearn.networks.catalogue import load, save
+from agrlearn.networks.outside import build_outside
 from tests.cli.test_cli import call
 from tests.networks import foreign
 
@@ -293,6 +296,18 @@ def test_a_timm_model_is_trained_reopened_and_exported(tmp_path, capsys):
     assert (tmp_path / "model.onnx").stat().st_size > 1000
     assert call("train", tmp_path / "pets", "--run-dir", run, "--network", "timm:resnt18") == 2
     assert "timm has no model 'resnt18'" in capsys.readouterr().err
+
+
+def test_a_timm_model_that_is_far_larger_than_its_file_is_not_built(tmp_path, monkeypatch):
+    foreign.import_timm()
+    network = build_outside("timm:test_byobnet", object_shape=(3, 32, 32), num_classes=2, fold=2)
+    save(network, tmp_path / "network.safetensors")
+    assert load(tmp_path / "network.safetensors").description == network.description
+    network.description["network"] = "timm:resnet18"
+    save(network, tmp_path / "network.safetensors")
+    monkeypatch.setattr(catalogue, "build_outside", lambda *_, **__: pytest.fail("it was built"))
+    with pytest.raises(RunError, match="describes a far larger network than it holds"):
+        load(tmp_path / "network.safetensors")
 
 
 OWN = """

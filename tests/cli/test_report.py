@@ -8,6 +8,12 @@ import numpy
 import pytest
 
 from agrlearn.cli import main
+from agrlearn.networks.catalogue import build_network
+from agrlearn.report import measure
+from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
+from tests.cli.test_cli import append_row
+from tests.cli.test_own_files import OWN, write_images
 
 RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
 
@@ -55,6 +61,18 @@ def test_the_command_on_the_page_trains_the_same_run(table, tmp_path, capsys):
     assert "finished already" in capsys.readouterr().out
 
 
+def test_the_command_on_the_page_names_a_network_of_the_users_own_and_leaves_out_what_training_did(tmp_path, capsys):
+    write_images(tmp_path / "pets", count=6)
+    (tmp_path / "pets" / "cat" / "broken.png").write_bytes(b"no picture")
+    (tmp_path / "own.py").write_text(OWN)
+    options = ("--network", f"{tmp_path / 'own.py'}:make_model", "--net.slot-noise", 0.2, "--skip-bad")
+    assert call("train", tmp_path / "pets", "--run-dir", tmp_path / "run", *options, *RECIPE) == 0
+    (command,) = re.findall(r"(agrlearn train [^<]*)</pre>", (tmp_path / "run" / "report.html").read_text())
+    capsys.readouterr()
+    assert call(*shlex.split(command)[1:]) == 0
+    assert "finished already" in capsys.readouterr().out
+
+
 def test_no_report_writes_none(table, tmp_path, capsys):
     assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
     assert "Report" not in capsys.readouterr().out
@@ -79,6 +97,49 @@ def test_a_run_without_a_held_out_part_is_shown_by_its_curves(table, tmp_path, c
     assert call("report", run, "--output", tmp_path / "r.html", "--data", table, "--no-dial") == 0
     assert {"reliability", "confusion"} <= sections(tmp_path / "r.html")
     assert "dial" not in sections(tmp_path / "r.html")
+
+
+def dial_of(file) -> set[str]:
+    """The ways to predict that the page's dial shows."""
+    told = json.loads(re.search(r'id="report-data">(.*?)</script>', file.read_text())[1])
+    dial = next(chart for chart in told["charts"] if chart["id"] == "dial-error")
+    return {series["name"].rpartition(", ")[2] for series in dial["series"]}
+
+
+def test_a_run_whose_data_have_changed_is_shown_by_its_curves(table, vectors, tmp_path, capsys):
+    run, page = tmp_path / "run", tmp_path / "r.html"
+    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    append_row(table, vectors.objects[0].numpy(), "a")
+    assert call("report", run, "--output", page) == 0
+    assert "has changed since" in capsys.readouterr().out
+    assert sections(page) == {"overview", "curves", "again"}
+    assert call("report", run, "--output", page, "--data", table) == 0
+    assert "Measured on 151 objects" in page.read_text()
+    assert "some may be what the run was trained on" in page.read_text()
+    assert dial_of(page) == {"replicated", "batched"}
+
+
+def test_contextual_seats_objects_beside_those_of_training_or_is_left_out(
+    table, vectors, tmp_path, capsys, monkeypatch
+):
+    other, page = tmp_path / "other.npz", tmp_path / "r.html"
+    numpy.savez(other, x=vectors.objects[:40].numpy() + 0.5, y=numpy.array(vectors.class_names)[vectors.labels[:40]])
+    assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
+    companions = []
+    contextual = measure.Contextual
+    monkeypatch.setattr(
+        measure, "Contextual", lambda context, **options: companions.append(context) or contextual(context, **options)
+    )
+    assert call("report", tmp_path / "run", "--output", page, "--data", other) == 0
+    assert dial_of(page) == {"replicated", "batched", "contextual"}
+    rows = {tuple(row) for row in vectors.objects.tolist()}
+    assert all(len(context) == 135 and {tuple(row) for row in context.tolist()} <= rows for context in companions)
+
+    from_python = build_network("mlp", object_shape=(6,), num_classes=3, fold=2)
+    fit(from_python, vectors, Recipe(epochs=1), run_dir=tmp_path / "own")
+    assert call("report", tmp_path / "own", "--output", page, "--data", other) == 0
+    assert dial_of(page) == {"replicated", "batched"}
+    assert "Contextual is left out of the dial of own" in page.read_text()
 
 
 def test_a_run_under_way_is_shown_by_its_curves(table, tmp_path, capsys):

@@ -45,13 +45,23 @@ def test_the_demo_compares_codes_for_the_binary_symmetric_source(tmp_path, capsy
     assert (tmp_path / "demo.png").exists()
 
 
+@pytest.mark.parametrize("noise", [0, 0.5])
+def test_the_demo_tells_no_share_where_there_is_nothing_to_gain(noise, tmp_path, capsys):
+    assert call("theory", "demo", "--noise", noise, "--picture", tmp_path / "demo.png") == 0
+    out = capsys.readouterr().out
+    assert out.count(" –\n") == 7
+    assert "%" not in out
+
+
 def test_a_table_comes_from_a_file(tmp_path, capsys):
     file, picture = tmp_path / "counts.csv", tmp_path / "curve.png"
     np.savetxt(file, [[30, 10, 2], [4, 20, 30]], delimiter=",")
     assert call("theory", "curve", file, "--normalize", "--points", 3, "--picture", picture) == 0
     assert "2 letters of X, 3 of Y" in capsys.readouterr().out
     assert call("theory", "curve", file, "--picture", picture) == 2
-    assert "normalize=True" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "normalize=True" in err
+    assert "--normalize" in err
 
 
 @pytest.mark.parametrize(

@@ -493,8 +493,8 @@ def test_a_hostile_checkpoint_is_refused_and_not_run(kind, run):
     "change",
     [
         {"epoch": "1"}, {"epoch": -1}, {"epoch": 10**9}, {"step": None}, {"step": -3}, {"step": 10**9},
-        {"seconds": "x"}, {"records": 5}, {"records": [{"epoch": 1}]}, {"records": []}, {"totals": []},
-        {"totals": {"loss": 0}},
+        {"seconds": "x"}, {"epoch_seconds": "x"}, {"records": 5}, {"records": [{"epoch": 1}]}, {"records": []},
+        {"totals": []}, {"totals": {"loss": 0}},
         {"optimizer": {}}, {"optimizer": None}, {"network": {}}, {"best_weights": {"x": 1}}, {"best_epoch": "x"},
         {"skipped_in_a_row": "x"},
     ],

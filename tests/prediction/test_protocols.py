@@ -192,6 +192,22 @@ def test_costs_follow_the_protocols():
     assert cost["replicated"] == 4 * (cost["batched"] - shared) - 3 * 4 * 9 * 8 * 8 + shared
 
 
+@pytest.mark.parametrize(
+    ("protocol", "passes"),
+    [(Replicated(), 1), (Batched(draws=2), 0.5), (Contextual(torch.rand(3, *SHAPE), draws=3), 3)],
+)
+def test_each_sample_of_a_stochastic_bottleneck_costs_the_heads_once_more(protocol, passes):
+    one = torch.rand(1, *SHAPE)
+
+    def cost(network, samples):
+        return multiply_adds_per_object(network, one, protocol, samples=samples)
+
+    network = make_network(4, noise=1.0)
+    assert cost(network, 1) == cost(network, 0)
+    assert cost(network, 5) - cost(network, 0) == 4 * passes * network.head.weight.numel()
+    assert cost(make_network(4), 5) == cost(make_network(4), 0)
+
+
 @pytest.mark.parametrize("protocol", [Replicated(), Batched()])
 def test_costs_are_counted_wherever_the_network_is_and_leave_it_as_it_was(protocol):
     network, one = make_network(4, join_after=2), torch.rand(1, *SHAPE)

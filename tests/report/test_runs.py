@@ -15,7 +15,7 @@ from agrlearn.report.training_charts import information_plane, training_charts
 from agrlearn.training.recipe import Recipe
 
 
-def make_facts(tmp_path, name="run", *, epochs=3, fold=2, error=0.5, **recipe) -> RunFacts:
+def make_facts(tmp_path, name="run", *, epochs=3, fold=2, error=0.5, held_out="64 objects", **recipe) -> RunFacts:
     lines = [
         {
             "epoch": epoch, "loss": 2.0 * fold / epoch, "train_error": 0.5 / epoch, "information": None,
@@ -25,7 +25,7 @@ def make_facts(tmp_path, name="run", *, epochs=3, fold=2, error=0.5, **recipe) -
         for epoch in range(1, epochs + 1)
     ]  # fmt: skip
     told = json.loads(Recipe(**{"batch_size": 16, **recipe}).model_dump_json())
-    identity = {"recipe": told, "network": {"network": "mlp", "fold": fold}}
+    identity = {"recipe": told, "network": {"network": "mlp", "fold": fold}, "validation data": held_out}
     return RunFacts(tmp_path / name, identity, {"agrlearn": "0"}, tuple(lines), 1.5, finished=True)
 
 
@@ -53,6 +53,25 @@ def test_differences_are_paired_by_seed(tmp_path):
     expected = mean_over_runs([0.1, 0.2])
     assert dataclasses.astuple(second.difference) == pytest.approx(dataclasses.astuple(expected))
     assert (first.objects_seen, first.steps, first.seeds) == (384, 12, 2)
+
+
+def test_errors_on_other_objects_have_no_difference(tmp_path, report):
+    runs = [
+        make_facts(tmp_path, name, alpha=alpha, held_out=held_out)
+        for name, alpha, held_out in [
+            ("a", 0.0, "9 objects, x"),
+            ("b", 0.1, "9 objects, x"),
+            ("c", 0.1, "9 objects, y"),
+        ]
+    ]
+    settings = settings_of(runs)
+    assert [row.difference is None for row in compare(settings, {})] == [True, False, True]
+    # What was measured counts, not what training held out.
+    found = [
+        dataclasses.replace(report.measured[0], origin=origin, scores=report.measured[0].scores[:1])
+        for origin in ("9 held-out objects of x", "20 objects of x", "9 held-out objects of x")
+    ]
+    assert [row.difference is None for row in compare(settings, dict(enumerate(found)))] == [True, True, False]
 
 
 def test_seeds_become_a_band_and_loss_is_per_slot(tmp_path):
@@ -129,8 +148,19 @@ def test_a_folder_of_runs_stands_for_its_runs(trained, tmp_path):
 
 def test_the_command_quotes_what_a_shell_would_take_apart(tmp_path):
     run = make_facts(tmp_path, "it's", alpha=0.3, milestones=(0.5, 0.9))
-    words = shlex.split(training_command(run, "my data.csv", validation_fraction=0.2, data_dir=None, preparation={}))
+    words = shlex.split(
+        training_command(run, "my data.csv", validation_fraction=0.2, data_dir=None, preparation={}, skip_bad=True)
+    )
     assert words[:3] == ["agrlearn", "train", "my data.csv"]
     assert words[words.index("--run-dir") + 1] == str(tmp_path / "it's")
     assert words[words.index("--alpha") + 1] == "0.3"
     assert words.count("--milestones") == 2
+    assert words.count("--skip-bad") == 1
+
+
+def test_the_command_names_the_columns_of_a_table_but_not_of_a_published_set(tmp_path):
+    told = {"kind": "text", "text": "review", "label": "stars", "words": [], "length": 3}
+    options = {"validation_fraction": 0.1, "data_dir": None, "preparation": told, "skip_bad": False}
+    run = make_facts(tmp_path)
+    assert "--text-column review --label-column stars" in training_command(run, "reviews.csv", **options)
+    assert "-column" not in training_command(run, "movie-review", **options)

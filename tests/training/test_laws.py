@@ -3,6 +3,7 @@
 import copy
 import functools
 import hashlib
+import itertools
 import json
 import math
 
@@ -288,6 +289,17 @@ def test_a_stopped_run_resumes_to_the_same_weights_and_records(vectors, make_mlp
     again = make_mlp(2, noise=0.1)
     assert fit(again, vectors, recipe, vectors, tmp_path / "cut").was_finished
     assert same(weights(whole), weights(again))
+
+
+def test_the_epochs_times_add_up_to_the_trainings_also_where_it_was_stopped(vectors, make_mlp, tmp_path, monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))
+    with pytest.raises(StoppedError):
+        fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path, augment=StopsAfter(15), checkpoint_seconds=0)
+    history = fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
+    times = [json.loads(line) for line in (tmp_path / "timing.jsonl").read_text().splitlines()]
+    assert [told["epoch"] for told in times] == [1, 2, 3]
+    assert sum(told["seconds"] for told in times) == pytest.approx(history.seconds)
 
 
 class JitteredSet(Dataset):

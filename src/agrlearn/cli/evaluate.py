@@ -29,15 +29,16 @@ def evaluate(
         The directory of a finished run.
     data
         A data set by name (its test part is used), an .npz file with arrays x and y, a table, or a folder of class
-        folders of images. Of the data that RUN was trained on, what it held out is used.
+        folders of images. Of the data that RUN was trained on, what it held out is used, unless they have changed.
     protocol
         replicated, batched or contextual; by default all that the network can answer.
     """
     from rich.console import Console
     from rich.table import Table
 
+    from agrlearn.cli.data import open_like_training, part_to_measure, tell_about
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_like_training, open_run, part_to_measure, tell_about
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.throughput import objects_per_second
     from agrlearn.grouping import first_tensor, map_objects
@@ -63,13 +64,17 @@ def evaluate(
     if not engine.is_global_zero:
         return
     some = map_objects(lambda tensor: tensor[:_OBJECTS_TIMED], test_set.objects)
-    speeds = objects_per_second([(built, chosen) for chosen in protocols.values()], some, batch_size=options.batch_size)
+    speeds = objects_per_second(
+        [(built, chosen) for chosen in protocols.values()], some, batch_size=options.batch_size, samples=options.samples
+    )
 
-    table = Table(title=f"{run} on {origin}; fold {built.fold}, draws: {options.draws}")
+    samples = f", samples: {options.samples}" if options.samples and built.noise > 0 else ""
+    table = Table(title=f"{run} on {origin}; fold {built.fold}, draws: {options.draws}{samples}")
     for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
         table.add_column(column, justify="left" if column == "prediction" else "right")
     table.add_column("multiply-adds / object", justify="right")
     table.add_column("objects/s", justify="right")
+    one_object = first_tensor(test_set.objects)[:1]
     for (name, result), chosen, speed in zip(results.items(), protocols.values(), speeds, strict=True):
         heads = ["–" if math.isnan(error) else f"{100 * error:.1f}" for error in result.head_errors[:8]]
         table.add_row(
@@ -80,7 +85,7 @@ def evaluate(
             f"{result.brier:.4f}",
             " ".join(heads) + (" …" if len(result.head_errors) > 8 else ""),
             f"{100 * result.head_disagreement:.1f}",
-            f"{multiply_adds_per_object(built, first_tensor(test_set.objects)[:1], chosen):,.0f}",
+            f"{multiply_adds_per_object(built, one_object, chosen, samples=options.samples):,.0f}",
             f"{speed:,.0f}",
         )
     console = Console(markup=False)

@@ -20,7 +20,8 @@ def export(run: Path, file: Path, /, *, groups: bool = False, network: str | Non
     network
         For a run whose network comes from a Python file: that file and function, which are run.
     """
-    from agrlearn.cli.runs import open_run, training_objects
+    from agrlearn.cli.data import training_objects
+    from agrlearn.cli.runs import open_run
     from agrlearn.grouping import first_tensor
     from agrlearn.prediction.export import export_onnx
 

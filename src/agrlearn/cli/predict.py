@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agrlearn.cli.runs import BAD_FILE, PredictionOptions
+from agrlearn.cli.data import BAD_FILE
+from agrlearn.cli.runs import PredictionOptions
 
 _DEFAULTS = PredictionOptions()
 
@@ -41,8 +42,9 @@ def predict(
     import csv
     import io
 
+    from agrlearn.cli.data import list_bad, open_like_training, tell_about
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import check_shapes, list_bad, make_protocol, open_like_training, open_run, tell_about
+    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
     from agrlearn.files import write_atomically
     from agrlearn.prediction.predict import predict as predict_objects
 

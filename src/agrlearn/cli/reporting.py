@@ -9,6 +9,7 @@ from agrlearn.errors import AgrLearnError, DataError
 
 if TYPE_CHECKING:
     from agrlearn.data.sources import Source
+    from agrlearn.grouping import Objects
     from agrlearn.report.collect import Report
     from agrlearn.report.measure import Measurement, Subject
     from agrlearn.report.runs import RunFacts
@@ -38,9 +39,9 @@ class Reporter:
         Args:
             subjects: networks and data that are open already, by run directory.
         """
-        from agrlearn.cli.runs import read_note
+        from agrlearn.cli.data import read_note
         from agrlearn.report.collect import report_of_runs
-        from agrlearn.report.measure import measure
+        from agrlearn.report.measure import can_be_grouped, measure
         from agrlearn.report.runs import settings_of, training_command
 
         settings = settings_of(runs)
@@ -56,6 +57,11 @@ class Reporter:
         measured: dict[int, Measurement] = dict(
             zip(opened, measure(list(opened.values()), dial=self.dial), strict=True)
         )
+        notes += [
+            f"Contextual is left out of the dial of {settings[number].name}, whose training objects are no longer here."
+            for number, mine in opened.items()
+            if measured[number].dial and mine[0].context is None and can_be_grouped(mine[0].network)
+        ]
         if self.dial is None and any(not found.dial for found in measured.values()):
             notes.append("The dial was left out to save time: agrlearn report measures it.")
         commands = {
@@ -67,34 +73,42 @@ class Reporter:
 
     def open(self, run: "RunFacts") -> "Subject":
         """A run's network with the objects to measure it on."""
-        from agrlearn.cli.runs import (
-            check_shapes,
-            open_like_training,
-            open_run,
-            part_to_measure,
-            read_note,
-            split_source,
-        )
-        from agrlearn.report.measure import Subject
+        from agrlearn.cli.data import part_to_measure, read_note
+        from agrlearn.cli.runs import check_shapes, open_run
+        from agrlearn.report.measure import Subject, can_be_grouped
 
         built, class_names = open_run(run.folder, self.network)
         note = read_note(run.folder)
         if self.data is None and note is None:
             raise DataError(f"{run.folder} does not tell its data; name what to measure on with --data")
         name = self.data or note.source  # type: ignore[union-attr]
+        source = self._source(name, run.folder)
+        check_shapes(built, source.unseen.objects, name)
+        test_set, origin = part_to_measure(source, run.folder, class_names, strict=self.data is None)
+        context = None
+        if self.dial is not False and can_be_grouped(built):
+            context = self._training_objects(note.source if note else name, run.folder, class_names)
+        return Subject(built, test_set, context, origin, words_of(source))
+
+    def _source(self, name: str, folder: Path) -> "Source":
+        """Data for a run's network, read once for all runs that read them alike."""
+        from agrlearn.cli.data import open_like_training, read_note
+
+        note = read_note(folder)
         key = f"{name} {note.preparation if note else None}"
         if key not in self._sources:
-            self._sources[key] = open_like_training(name, run.folder, skip_bad=True, data_dir=self.data_dir)
-        source = self._sources[key]
-        check_shapes(built, source.unseen.objects, name)
-        context = source.train.objects
-        if self.data is None:
-            train_set, held_out = split_source(source, note.validation_fraction)  # type: ignore[union-attr]
-            if held_out is None:
-                raise DataError(f"{run.folder} held no objects out; name what to measure on with --data")
-            context = train_set.objects
-        test_set, origin = part_to_measure(source, run.folder, class_names)
-        return Subject(built, test_set, context, origin, words_of(source))
+            self._sources[key] = open_like_training(name, folder, skip_bad=True, data_dir=self.data_dir)
+        return self._sources[key]
+
+    def _training_objects(self, name: str, folder: Path, class_names: tuple[str, ...]) -> "Objects | None":
+        """What a run was trained on, if that is still to be had from the data called `name`."""
+        from agrlearn.cli.data import known_parts
+
+        try:
+            trained_on, _ = known_parts(self._source(name, folder), folder, class_names)
+        except AgrLearnError:
+            return None
+        return None if trained_on is None else trained_on.objects
 
 
 def words_of(source: "Source") -> tuple[str, ...]:

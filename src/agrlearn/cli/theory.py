@@ -1,5 +1,6 @@
 """agrlearn theory"""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from agrlearn.theory.tables import Array
 
 theory = App(name="theory", help="The paper's information theory on finite alphabets, with numbers and pictures.")
+
+_NO_GAIN = 1e-12
 
 
 @theory.command
@@ -142,7 +145,7 @@ def demo(*, noise: float = 0.1, picture: Path = Path("theory-demo.png")) -> None
         sharing, limit, share = _placed(each, noise)
         print(
             f"{each.name:>18} {each.length:5} {each.rate:7.4f} {each.distortion:10.6f} {sharing:12.6f} {limit:8.6f} "
-            f"{share:13.1%}"
+            f"{'–' if math.isnan(share) else format(share, '.1%'):>13}"
         )
     lengths = sorted({round(10 ** (exponent / 8)) for exponent in range(3, 29)})
     random = [(n, _placed(random_codebook(n, 0.5, noise), noise)[2]) for n in lengths]
@@ -159,12 +162,13 @@ def demo(*, noise: float = 0.1, picture: Path = Path("theory-demo.png")) -> None
 
 
 def _placed(code: "BinaryCode", noise: float) -> tuple[float, float, float]:
-    """Time-sharing and the limit at a code's rate, and how far from one to the other the code goes."""
+    """Time-sharing and the limit at a code's rate, and how far it goes from one to the other; NaN if they meet."""
     from agrlearn.theory import binary_limit, flip_distortion
 
     sharing = (1 - code.rate) * flip_distortion(0.5, noise)
     limit = binary_limit(code.rate, noise)
-    return sharing, limit, (sharing - code.distortion) / (sharing - limit)
+    gain = sharing - limit  # none at noise 0 and ½, where rounding is all that is left of it
+    return sharing, limit, (sharing - code.distortion) / gain if gain > _NO_GAIN else math.nan
 
 
 def _open(source: str, noise: float, normalize: bool) -> "Array":

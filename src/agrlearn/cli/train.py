@@ -82,8 +82,8 @@ def train(
     """
     from rich.console import Console
 
+    from agrlearn.cli.data import BAD_FILE, remember_data, split_source, tell_about
     from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import BAD_FILE, remember_data, split_source, tell_about
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
@@ -120,7 +120,7 @@ def train(
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
     if engine.is_global_zero:
-        remember_data(folder, source, validation_fraction, data_dir)
+        remember_data(folder, source, validation_fraction, data_dir, skip_bad=skip_bad)
     if history.was_finished:
         console.print("This run was finished already; --fresh trains it again.")
     last = history.records[-1]

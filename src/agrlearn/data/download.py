@@ -4,7 +4,9 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +19,7 @@ from agrlearn.files import one_process_at_a_time
 
 _BLOCK = 2**16
 _VAIN_ATTEMPTS = 3
+_ALLOWED = ContextVar("downloads_are_allowed", default=True)
 
 
 class DownloadError(DataError):
@@ -25,6 +28,16 @@ class DownloadError(DataError):
 
 class _BrokenOffError(Exception):
     """The connection failed in a way that may pass."""
+
+
+@contextmanager
+def no_downloads() -> Iterator[None]:
+    """Within this block what is missing is not fetched, and nothing is written: `DownloadError` is raised instead."""
+    before = _ALLOWED.set(False)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(before)
 
 
 def download(
@@ -41,6 +54,8 @@ def download(
         timeout: seconds without an answer after which a connection counts as broken.
         pause: seconds before the second attempt.
     """
+    if not _ALLOWED.get():
+        raise DownloadError(f"{target} is not there; put it there by hand")
     part = _part(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,17 +15,19 @@ def objects_per_second(
     objects: Objects,
     *,
     batch_size: int = 256,
+    samples: int = 0,
     rounds: int = 15,
 ) -> list[float]:
     """The median speed of each network under its protocol.
 
-    They take turns, round after round, so that whatever else the machine does slows all of them alike.
+    They take turns, round after round, so that whatever else the machine does slows all of them alike. `batch_size` and
+    `samples` are those of `predict`.
     """
     times: list[list[float]] = [[] for _ in predictors]
     for turn in range(1 + rounds):
         for (network, protocol), mine in zip(predictors, times, strict=True):
             start = time.perf_counter()
-            predict(network, objects, protocol, batch_size=batch_size)
+            predict(network, objects, protocol, batch_size=batch_size, samples=samples)
             if turn > 0:  # the first round warms up
                 mine.append(time.perf_counter() - start)
     return [count_objects(objects) / statistics.median(mine) for mine in times]

@@ -15,7 +15,7 @@ from agrlearn.errors import AgrLearnError, RecipeError, RunError, look_up
 from agrlearn.files import parse_json, write_atomically
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.mlp import mlp
-from agrlearn.networks.outside import build_outside, comes_from_file, is_outside
+from agrlearn.networks.outside import build_outside, comes_from_file, comes_from_timm, is_outside, timm_parameters
 from agrlearn.networks.preact_resnet import preact_resnet
 from agrlearn.networks.sentence_cnn import sentence_cnn
 from agrlearn.networks.sentence_lstm import sentence_lstm
@@ -157,7 +157,12 @@ def _rebuild(path: str | Path, description: dict[str, Any], weights: dict[str, T
     try:
         if any(isinstance(size, int) and size > max(count, _ANY_SIZE) for size in sizes):
             raise RunError(f"{path} describes a far larger network than it holds")
-        if not is_outside(description["network"]):
+        if comes_from_timm(description["network"]):
+            # Its conversion needs numbers, so it cannot be built without memory; one of twice the weights is not built.
+            shape = tuple(description["object_shape"])
+            if timm_parameters(description["network"], shape, description["num_classes"]) > 2 * count:
+                raise RunError(f"{path} describes a far larger network than it holds")
+        elif not is_outside(description["network"]):
             with torch.device("meta"):  # without memory, to compare the shapes
                 _fill(path, rebuild_network(description), {name: held.to("meta") for name, held in weights.items()})
         return rebuild_network(description)

@@ -27,7 +27,12 @@ CONVERSION_OPTIONS: dict[str, Any] = {
 
 def is_outside(name: str) -> bool:
     """Whether a network's name is timm:NAME or FILE.py:FUNCTION."""
-    return name.startswith(TIMM_PREFIX) or comes_from_file(name)
+    return comes_from_timm(name) or comes_from_file(name)
+
+
+def comes_from_timm(name: str) -> bool:
+    """Whether a network's name is timm:NAME."""
+    return name.startswith(TIMM_PREFIX)
 
 
 def comes_from_file(name: str) -> bool:
@@ -58,7 +63,7 @@ def build_outside(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(_SEED_PURPOSE, seed))
-        maker = _timm_maker(name) if name.startswith(TIMM_PREFIX) else _file_maker(name)
+        maker = _timm_maker(name) if comes_from_timm(name) else _file_maker(name)
         model = maker(num_classes, object_shape)
     tokens = tokens or (objects is not None and objects.dtype == torch.int64)
     if isinstance(model, AggregatedClassifier):
@@ -95,6 +100,19 @@ def _example(object_shape: tuple[int, ...], objects: Tensor | None, *, tokens: b
     example = torch.ones((2, *object_shape), dtype=torch.int64)
     example[1, ..., 1::2] = PADDING
     return example
+
+
+def timm_parameters(name: str, object_shape: tuple[int, ...], num_classes: int) -> int:
+    """How many parameters a model of timm has before it is aggregated, counted without memory for them.
+
+    0 where timm cannot build it so, as some of its older versions cannot.
+    """
+    make = _timm_maker(name)
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in make(num_classes, object_shape).parameters())
+    except (NotImplementedError, RuntimeError):
+        return 0
 
 
 Maker = Callable[[int, tuple[int, ...]], nn.Module]

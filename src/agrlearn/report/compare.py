@@ -20,7 +20,7 @@ class ComparisonRow:
     seeds: int
     error: Mean | None
     difference: Mean | None
-    """Of the errors to those of the first setting, over the seeds that both have."""
+    """Of the errors to those of the first setting, over the seeds that both have; None if they are of other objects."""
     nll: Mean | None
     ece: Mean | None
     parameters: int | None
@@ -39,6 +39,8 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
     everything = bool(settings) and len(measured) == len(settings)
     errors = [_by_seed(setting, "validation_error", measured[i] if everything else None, "error")
               for i, setting in enumerate(settings)]  # fmt: skip
+    objects = [measured[i].origin if everything else setting.runs[0].identity.get("validation data")
+               for i, setting in enumerate(settings)]  # fmt: skip
     for number, setting in enumerate(settings):
         mine = measured.get(number)
         found = mine if everything else None
@@ -51,7 +53,7 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
                 alpha=setting.runs[0].recipe.get("alpha", 0.0),
                 seeds=len(setting.runs),
                 error=_mean(errors[number].values()),
-                difference=_mean(paired) if number > 0 else None,
+                difference=_mean(paired) if number > 0 and objects[number] == objects[0] else None,
                 nll=_mean(_by_seed(setting, "validation_nll", found, "nll").values()),
                 ece=_mean([scores.ece for scores in found.scores] if found else ()),
                 parameters=mine.parameters if mine else None,

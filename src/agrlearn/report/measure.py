@@ -33,8 +33,8 @@ class Subject:
 
     network: AggregatedClassifier
     test_set: LabelledSet
-    context: Objects
-    """Training objects, for Contextual prediction."""
+    context: Objects | None
+    """Training objects, for Contextual prediction; without them it is left out of the dial."""
     origin: str
     """What the objects are, for a person to read."""
     words: tuple[str, ...] = ()
@@ -238,10 +238,16 @@ def _turn_dial(settings: Sequence[Sequence[Subject]]) -> list[tuple[DialPoint, .
 def _ways(subject: Subject) -> list[tuple[str, int, PredictionProtocol]]:
     """The protocols that a network can answer, with their draws."""
     ways: list[tuple[str, int, PredictionProtocol]] = [("replicated", 1, Replicated())]
-    if subject.network.fold == 1 or subject.network.slot_blind:
+    if not can_be_grouped(subject.network):
         return ways
-    ways += [("contextual", draws, Contextual(subject.context, draws=draws)) for draws in DRAWS]
+    if subject.context is not None:
+        ways += [("contextual", draws, Contextual(subject.context, draws=draws)) for draws in DRAWS]
     return ways + [("batched", draws, Batched(draws=draws)) for draws in DRAWS]
+
+
+def can_be_grouped(network: AggregatedClassifier) -> bool:
+    """Whether it can answer for different objects in the slots of a group."""
+    return network.fold > 1 and not network.slot_blind
 
 
 def _kind(objects: Objects) -> str:

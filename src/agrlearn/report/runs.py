@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agrlearn.data.catalogue import DATASETS
 from agrlearn.errors import RunError
 from agrlearn.files import parse_json, read_small_text
 from agrlearn.grouping import GroupBatchSampler
@@ -16,7 +17,7 @@ from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, read_records, r
 from agrlearn.training.recipe import Recipe
 
 _TIMING_FILE = "timing.jsonl"
-_OWN_OPTIONS = ("network", "object_shape", "num_classes", "fold", "vocabulary")
+_OWN_OPTIONS = ("network", "object_shape", "num_classes", "fold", "vocabulary", "tokens", "slot_blind")
 
 
 @dataclass(frozen=True)
@@ -128,18 +129,26 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
 
 
 def training_command(
-    run: RunFacts, source: str, *, validation_fraction: float, data_dir: str | None, preparation: dict[str, Any]
+    run: RunFacts,
+    source: str,
+    *,
+    validation_fraction: float,
+    data_dir: str | None,
+    preparation: dict[str, Any],
+    skip_bad: bool,
 ) -> str:
     """The `agrlearn train` that makes this run again from its data."""
     network = run.identity["network"]
+    told = {} if source in DATASETS else preparation  # of published sets there is nothing to choose
     options: dict[str, Any] = {"fold": run.fold, "network": network["network"]}
     options |= {f"net.{name}": value for name, value in network.items() if name not in _OWN_OPTIONS}
     options |= {
         "data-dir": data_dir,
         "validation-fraction": validation_fraction,
-        "image-size": preparation.get("size"),
-        "text-column": preparation.get("text"),
-        "label-column": preparation.get("label"),
+        "image-size": told.get("size"),
+        "text-column": told.get("text"),
+        "label-column": told.get("label"),
+        "skip-bad": skip_bad,
         "precision": run.identity.get("precision"),
         "run-dir": run.folder,
     }

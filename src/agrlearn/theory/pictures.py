@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from agrlearn.errors import TheoryError
 from agrlearn.theory.binary import BinaryCode
 from agrlearn.theory.design import OperationalCurve
 from agrlearn.theory.learning import Bottleneck
+from agrlearn.theory.tables import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +25,8 @@ def draw_curve(curve: Sequence[Bottleneck], path: Path, title: str) -> None:
     rates, relevances = [each.rate for each in curve], [each.relevance for each in curve]
     axes.plot(rates, relevances, color=_LIMIT, marker="o", markersize=3.5)
     top = max(relevances) * 1.12 or 1.0
-    axes.fill_between(rates, relevances, top, color=_LIMIT, alpha=0.08, linewidth=0)
+    fine = np.linspace(0, max(rates) or 1.0, 500)
+    axes.fill_between(fine, _ceiling(curve, fine), top, color=_LIMIT, alpha=0.08, linewidth=0)
     axes.text(0.03, 0.93, "no encoder reaches this", color=_LIMIT, transform=axes.transAxes)
     axes.set(xlabel=f"I(X;T), {curve[0].unit}", ylabel=f"I(Y;T), {curve[0].unit}", ylim=(0, top))
     axes.set_xlim(0, max(rates) or 1.0)
@@ -97,6 +101,19 @@ def draw_binary(
     lower.set(xscale="log", xlabel="length n", ylabel="no typical codeword: probability", xlim=(1.8, 4500))
     lower.legend(frameon=False)
     _write(figure, path)
+
+
+def _ceiling(curve: Sequence[Bottleneck], rates: Array) -> Array:
+    """What I(Y;T) of no encoder exceeds at these rates: (rates,).
+
+    The curve is concave, so it lies above the chords between solutions, and below their tangents: by a solution's gap,
+    I(X;T) − β·I(Y;T) of every encoder is at least rate − β·relevance − gap. I(Y;T) is also at most I(X;T) and I(X;Y).
+    """
+    most = np.minimum(rates, curve[0].relevance + curve[0].distortion)
+    for each in curve:
+        if each.proved and each.beta > 0:
+            most = np.minimum(most, each.relevance + (rates - each.rate + each.gap) / each.beta)
+    return most
 
 
 def _page(title: str, rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":

@@ -40,8 +40,8 @@ def joint_table(table: ArrayLike, *, normalize: bool = False) -> Array:
         return array / total
     if abs(total - 1) > _TOLERANCE:
         raise TheoryError(
-            f"expected probabilities that sum to 1 within {_TOLERANCE:g}, got the sum {total:.12g}; for counts use "
-            "joint_table(table, normalize=True)"
+            f"expected probabilities that sum to 1 within {_TOLERANCE:g}, got the sum {total:.12g}; to divide "
+            "by it, as for counts, use joint_table(table, normalize=True), or --normalize on the command line"
         )
     return array / total
 

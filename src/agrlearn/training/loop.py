@@ -129,7 +129,7 @@ def _train(
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = looked = time.perf_counter()
-            before = state.seconds
+            before, earlier = state.seconds, state.epoch_seconds
             sampler.set_epoch(state.epoch)
             seed_torch(derive_seed(recipe.seed, state.epoch, *own), engine.device)
             for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
@@ -152,7 +152,7 @@ def _train(
                 state.step += 1
 
                 now = time.perf_counter()
-                state.seconds = before + now - started
+                state.seconds, state.epoch_seconds = before + now - started, earlier + now - started
                 if now - looked > _SECONDS_BETWEEN_LOOKS:
                     looked = now
                     bar.show(state.epoch * steps + state.step, _figures(state, recipe, log_groups, now - started))
@@ -164,12 +164,13 @@ def _train(
                     saved = time.perf_counter()
                 if stopped:
                     raise KeyboardInterrupt
+            seconds = state.epoch_seconds
             record = _end_epoch(state, recipe, log_groups, validation_set, workers)
             if recipe.patience is not None:
                 state.note_best(recipe.patience)
             if run is not None:
                 run.save(state.state_dict)
-                run.append_record(record, state.seconds - before)
+                run.append_record(record, seconds)
     if state.best_weights is not None:
         network.load_state_dict(state.best_weights)
     if run is not None and engine.is_global_zero:
@@ -204,7 +205,7 @@ def _end_epoch(
     )
     state.records.append(record)
     state.totals = EpochTotals.zero(totals.loss.device)
-    state.epoch, state.step = state.epoch + 1, 0
+    state.epoch, state.step, state.epoch_seconds = state.epoch + 1, 0, 0.0
     return record
 
 

@@ -59,6 +59,8 @@ class TrainingState:
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
+    epoch_seconds: float = 0.0
+    """Those of the epoch under way."""
     skipped_in_a_row: int = 0
     records: list[EpochRecord] = field(default_factory=list)
     best_epoch: int = 0
@@ -109,6 +111,7 @@ class TrainingState:
             "epoch": self.epoch,
             "step": self.step,
             "seconds": self.seconds,
+            "epoch_seconds": self.epoch_seconds,
             "skipped_in_a_row": self.skipped_in_a_row,
             "records": [asdict(record) for record in self.records],
             "best_epoch": self.best_epoch,
@@ -159,6 +162,7 @@ class _Progress(BaseModel):
     epoch: Annotated[StrictInt, Field(ge=0)]
     step: Annotated[StrictInt, Field(ge=0)]
     seconds: Annotated[StrictFloat, Field(ge=0)]
+    epoch_seconds: Annotated[StrictFloat, Field(ge=0)] = 0.0  # earlier versions did not write it
     skipped_in_a_row: Annotated[StrictInt, Field(ge=0)]
     records: list[EpochRecord]
     best_epoch: Annotated[StrictInt, Field(ge=0)]
