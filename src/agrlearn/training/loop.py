@@ -17,11 +17,11 @@ from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
-from agrlearn.networks.cost import count_parameters
 from agrlearn.ranks import any_rank, on_rank_zero, synchronized_batch_norm, told_of_lost_ranks, world_size
 from agrlearn.seeding import derive_seed, generator, seed_torch
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
+from agrlearn.training.identity import identity_of
 from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.mixup import mix_groups
@@ -89,7 +89,7 @@ def fit(
     with ExitStack() as held:
         run, checkpoint = None, None
         if run_dir is not None:
-            identity = functools.partial(_identity, network, train_set, validation_set, recipe, engine, augment)
+            identity = functools.partial(identity_of, network, train_set, validation_set, recipe, engine, augment)
             run = held.enter_context(closing(RunDirectory(run_dir, identity)))
             checkpoint = on_rank_zero(run.open)
         return _train(
@@ -242,36 +242,6 @@ def _check(
             f"batch_size={recipe.batch_size} groups cannot be cut into accumulate={recipe.accumulate} parts on each of "
             f"{engine.world_size} processes; raise batch_size or lower accumulate"
         )
-
-
-def _identity(
-    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
-    augment: Augment | None,
-) -> dict[str, Any]:  # fmt: skip
-    """What makes a run this run: two runs of equal identity reach equal weights."""
-    own = {"network": type(network).__name__, "fold": network.fold, "parameters": count_parameters(network)}
-    return {
-        "precision": engine.strategy.precision.precision,
-        "recipe": recipe.model_dump(),
-        "network": network.description or own,
-        "training data": _fingerprint(train_set),
-        "validation data": None if validation_set is None else _fingerprint(validation_set),
-        "augmentation": None if augment is None else _told(augment),
-    }
-
-
-def _fingerprint(dataset: Dataset) -> str:
-    digest = f", {dataset.digest()}" if isinstance(dataset, LabelledSet) else ""
-    return f"{len(dataset)} objects{digest}"  # type: ignore[arg-type]
-
-
-def _told(augment: Any) -> str:
-    """What an augmentation is called, with the plain values that it is bound to; objects tell their kind alone."""
-    if isinstance(augment, functools.partial):
-        bound = [*enumerate(augment.args), *augment.keywords.items()]
-        plain = [f"{name}={value!r}" for name, value in bound if isinstance(value, str | int | float)]
-        return f"{_told(augment.func)}({', '.join(plain)})"
-    return str(getattr(augment, "__qualname__", type(augment).__qualname__))
 
 
 def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: float) -> str:
