@@ -11,6 +11,7 @@ from agrlearn.errors import AgrLearnError, DataError, RecipeError, ShapeError, T
 from agrlearn.information import estimator, read_out
 from agrlearn.information.bounds import BOUNDS
 from agrlearn.information.estimator import estimate
+from agrlearn.information.samples import first_copies
 
 QUICK = dict(steps=100, batch_size=128)
 
@@ -239,6 +240,28 @@ def test_copies_of_samples_are_left_out_and_atoms_are_not():
     assert not any(
         "copies" in warning for warning in estimate(atoms, torch.where(x.abs() < 1, 0.0, y), steps=20).warnings
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "flips", "truth"), [("age", 0.1, 0.368), ("standardized age", 0.1, 0.368), ("code of 1000", 0.0, 0.693)]
+)
+def test_values_that_recur_of_themselves_are_not_taken_for_copies(kind, flips, truth):
+    random = numpy.random.default_rng(0)
+    x = random.integers(0, 1000, 3000) if kind == "code of 1000" else random.integers(18, 91, 3000)
+    y = (x > numpy.median(x)) ^ (random.random(3000) < flips)
+    result = estimate((x - 54) / 21 if kind == "standardized age" else x, y, **QUICK)
+    assert result.nats == pytest.approx(truth, abs=0.08)
+    assert not any("copies" in warning for warning in result.warnings)
+
+
+def test_copies_are_found_beside_labels_and_beside_atoms():
+    random = numpy.random.default_rng(0)
+    x, labels = random.standard_normal((300, 4)), random.integers(0, 3, (300, 1))
+    x[:9], labels[:9, 0] = 0.0, [0, 0, 0, 1, 1, 1, 2, 2, 2]  # recur in three different pairs
+    drawn = numpy.concatenate([numpy.arange(300), numpy.repeat(numpy.arange(100, 200), 2)])
+    assert first_copies(x[drawn], labels[drawn].astype(float)).tolist() == list(range(300))
+    pixels = random.integers(0, 256, (300, 64)).astype(float)
+    assert len(first_copies(pixels[drawn], labels[drawn].astype(float))) == 300
 
 
 @pytest.mark.parametrize("constant", ["x", "y"])
