@@ -175,9 +175,9 @@ def information() -> list[str]:
         "# Estimates of mutual information where it is known",
         "",
         "Made by `python -m benchmarks information`: 10,000 samples each, the default settings of `estimate`, one",
-        "core. *error*: of the mean over sample sets. *lower bound*: the same critics without the correction for what",
-        "learning cost. *optimal*: the error of the true log-ratio's mean on the same samples, which no estimator is",
-        "expected to beat. *KSG*: `ksg_information`. Seconds are processor time on a shared machine.",
+        "core. *error*: of the mean over sample sets. *lower bound*: the InfoNCE of the same critics. *optimal*: the",
+        "error of the true log-ratio's mean on the same samples, which no estimator is expected to beat. *KSG*:",
+        "`ksg_information`. Seconds are processor time on a shared machine.",
         "",
         "| samples | nats | estimate | error | aim | deviation of one set | lower bound | optimal | KSG | s "
         "| longest s | sets |",

@@ -73,6 +73,14 @@ def test_nearest_neighbours_do_with_ties():
     assert ksg_information(*(numpy.repeat(part, 3, axis=0) for part in once)) == pytest.approx(ksg_information(*once))
 
 
+def test_nearest_neighbours_do_with_whole_and_rounded_numbers():
+    random = numpy.random.default_rng(0)
+    age = random.integers(18, 91, 3000)
+    assert ksg_information(age, (age > 54) ^ (random.random(3000) < 0.1)) == pytest.approx(0.368, abs=0.04)
+    assert ksg_information(*random.standard_normal((2, 2000)).round(1)) < 0.05
+    assert ksg_information(*(part.round(1) for part in gaussian(2000, 1, 1.0))) == pytest.approx(1.0, abs=0.07)
+
+
 def test_nearest_neighbours_refuse_or_are_right_where_samples_are_awkward():
     x, y = gaussian(300, 1, 1.0)
     assert ksg_information(numpy.ones(300), y) == 0

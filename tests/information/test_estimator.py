@@ -11,6 +11,7 @@ from agrlearn.errors import AgrLearnError, DataError, RecipeError, ShapeError, T
 from agrlearn.information import estimator, read_out
 from agrlearn.information.bounds import BOUNDS
 from agrlearn.information.estimator import estimate
+from agrlearn.information.samples import first_copies
 
 QUICK = dict(steps=100, batch_size=128)
 
@@ -130,7 +131,53 @@ def test_where_densities_end_abruptly_the_bound_still_holds(kind):
 
 
 def log_ratio(x, y, rho=0.8):
-    return (-0.5 * math.log(1 - rho**2) - (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - rho**2))).squeeze(1)
+    each = -0.5 * math.log(1 - rho**2) - (rho**2 * (x**2 + y**2) - 2 * rho * x * y) / (2 * (1 - rho**2))
+    return each.sum(dim=1)
+
+
+@pytest.mark.parametrize("dimension", [1, 7, 20])
+def test_the_lower_bound_is_on_average_at_most_the_information_also_where_no_sample_reaches_it(dimension):
+    """With the best critic, Donsker-Varadhan's value on as many pairs is too high on average in 7 and 20 dimensions."""
+    truth = -0.5 * dimension * math.log(1 - 0.9**2)  # 0.8, 5.8 and 16.6 nats
+    samples = [gaussian(300, dimension, truth, seed) for seed in range(8)]
+    figures = [estimate(x, y, critic=lambda x, y: log_ratio(x, y, 0.9)).lower_bound for x, y in samples]
+    mean, deviation = numpy.mean(figures), numpy.std(figures, ddof=1)
+    assert mean <= truth + 2 * deviation / math.sqrt(8)
+    assert mean > min(truth, math.log(100)) - 0.6
+
+
+def test_the_lower_bound_of_learned_critics_is_on_average_at_most_the_information():
+    figures = [estimate(*gaussian(400, 2, 1.0, seed), seed=seed, **QUICK).lower_bound for seed in range(6)]
+    assert 0.7 < numpy.mean(figures) <= 1.0 + 2 * numpy.std(figures, ddof=1) / math.sqrt(6)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_the_lower_bound_of_a_critic_is_the_same_whatever_bound_it_is_read_out_by(bound):
+    x, y = gaussian(90, 20, 16.6)
+    figures = {
+        estimate(x, y, name, critic=lambda x, y: log_ratio(x, y, 0.9)).lower_bound for name in ("infonce", bound)
+    }
+    assert len(figures) == 1
+
+
+@pytest.mark.parametrize(("count", "dimension"), [(1000, 10), (1000, 20), (3000, 20)])
+def test_information_far_past_the_samples_gives_neither_absurd_figures_nor_silence(count, dimension):
+    truth = -0.5 * dimension * math.log(1 - 0.9**2)  # 8.3 and 16.6 nats
+    result = estimate(*gaussian(count, dimension, truth))
+    assert 5 < result.lower_bound <= result.nats < truth
+    assert result.lower_bound < math.log(count / 3 + 1)
+    assert any("lower_bound" in warning for warning in result.warnings)
+    assert not any("the figure as a lower bound" in warning for warning in result.warnings)
+
+
+def test_nats_repeats_the_lower_bound_where_no_independent_pair_comes_near():
+    names = torch.arange(300)  # each value once, so that nobody can know by how much own pairs are the likelier ones
+    result = estimate(names, names, critic=lambda x, y: 1e3 * (x == y))
+    assert result.nats == result.lower_bound == pytest.approx(math.log(100))
+    assert "100% of the samples score far above every independent pair" in result.warnings[0]
+    one_pair_decides = estimate(*gaussian(300, 1, 1.0), critic=lambda x, y: 1e3 * (x * y).squeeze(1))
+    assert one_pair_decides.nats == one_pair_decides.lower_bound
+    assert "about 1 independent pairs decide" in one_pair_decides.warnings[0]
 
 
 def test_a_function_of_the_users_is_read_out_on_all_samples():
@@ -139,7 +186,7 @@ def test_a_function_of_the_users_is_read_out_on_all_samples():
     result = estimate(x, y, critic=log_ratio)
     assert result.nats == pytest.approx(log_ratio(x, y).mean().item(), abs=0.05)
     assert result.curves == ((), (), ())
-    assert result.nats == pytest.approx(result.lower_bound, abs=1e-5)
+    assert result.lower_bound <= result.nats == pytest.approx(result.lower_bound, abs=0.02)
 
 
 def test_a_module_of_the_users_is_copied_and_trained():
@@ -193,6 +240,28 @@ def test_copies_of_samples_are_left_out_and_atoms_are_not():
     assert not any(
         "copies" in warning for warning in estimate(atoms, torch.where(x.abs() < 1, 0.0, y), steps=20).warnings
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "flips", "truth"), [("age", 0.1, 0.368), ("standardized age", 0.1, 0.368), ("code of 1000", 0.0, 0.693)]
+)
+def test_values_that_recur_of_themselves_are_not_taken_for_copies(kind, flips, truth):
+    random = numpy.random.default_rng(0)
+    x = random.integers(0, 1000, 3000) if kind == "code of 1000" else random.integers(18, 91, 3000)
+    y = (x > numpy.median(x)) ^ (random.random(3000) < flips)
+    result = estimate((x - 54) / 21 if kind == "standardized age" else x, y, **QUICK)
+    assert result.nats == pytest.approx(truth, abs=0.08)
+    assert not any("copies" in warning for warning in result.warnings)
+
+
+def test_copies_are_found_beside_labels_and_beside_atoms():
+    random = numpy.random.default_rng(0)
+    x, labels = random.standard_normal((300, 4)), random.integers(0, 3, (300, 1))
+    x[:9], labels[:9, 0] = 0.0, [0, 0, 0, 1, 1, 1, 2, 2, 2]  # recur in three different pairs
+    drawn = numpy.concatenate([numpy.arange(300), numpy.repeat(numpy.arange(100, 200), 2)])
+    assert first_copies(x[drawn], labels[drawn].astype(float)).tolist() == list(range(300))
+    pixels = random.integers(0, 256, (300, 64)).astype(float)
+    assert len(first_copies(pixels[drawn], labels[drawn].astype(float))) == 300
 
 
 @pytest.mark.parametrize("constant", ["x", "y"])

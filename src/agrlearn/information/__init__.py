@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agrlearn.information.bounds import BOUNDS
     from agrlearn.information.closed_forms import discrete_information, gaussian_information, ksg_information
-    from agrlearn.information.estimator import Estimate, estimate
+    from agrlearn.information.estimator import estimate
     from agrlearn.information.pair_critics import CRITICS
     from agrlearn.information.pairs import MARGINALS
     from agrlearn.information.regularizer import InformationRegularizer
+    from agrlearn.information.summary import Estimate
 
 _HOMES = {
     "BOUNDS": "bounds",
     "CRITICS": "pair_critics",
-    "Estimate": "estimator",
+    "Estimate": "summary",
     "InformationRegularizer": "regularizer",
     "MARGINALS": "pairs",
     "discrete_information": "closed_forms",

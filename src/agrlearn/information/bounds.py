@@ -31,9 +31,10 @@ def log_mean_exp(scores: Tensor) -> Tensor:
 def donsker_varadhan(joint_scores: Tensor, marginal_scores: Tensor) -> Tensor:
     """J of the paper: mean γ(x, t) over the joint pairs − log mean exp γ(x, t) over independent ones.
 
-    In expectation over independent samples it is at most I(X;T) for every critic γ, and reaches it for
+    With expectations for means it is at most I(X;T) for every critic γ, and reaches it for
     γ = log p(x, t) / p(x)p(t) + constant (Donsker and Varadhan 1983; Belghazi et al. 2018). The logarithm of a sample
-    mean biases a batch's value upwards, and its variance grows with exp 2·I(X;T) over the number of independent pairs.
+    mean biases a batch's value upwards, without limit where no independent pair is likely, so that it bounds nothing
+    then; its variance grows with exp 2·I(X;T) over the number of independent pairs.
 
     Args:
         joint_scores: (pairs,) scores of samples of p(x, t).

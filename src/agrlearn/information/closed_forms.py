@@ -9,6 +9,9 @@ from sklearn.neighbors import KDTree, NearestNeighbors
 from agrlearn.errors import DataError, ShapeError
 from agrlearn.information.samples import as_sample_pair, first_copies, is_constant
 
+_TIE_BREAKING_NOISE = 1e-8
+_NOISE_SEED = (2004, 66138)  # no seed that samples are drawn by, such as 0: noise of their own stream would know them
+
 
 def discrete_information(joint: Any) -> float:
     """I(X;Y) in nats of a joint distribution over a finite alphabet.
@@ -58,10 +61,11 @@ def gaussian_information(covariance: Any, x_features: int) -> float:
 def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
     """I(X;Y) in nats from k nearest neighbours, in few dimensions (Kraskov, Stögbauer and Grassberger 2004).
 
-    Its bias is small up to about five dimensions and grows quickly after that. Samples with ties, such as mixtures of
-    discrete and continuous values, are counted as Gao et al. (2017) do: where the k-th neighbour is at distance 0, all
-    samples at distance 0 are. Whole samples that are there a few times count once, and each column is scaled to unit
-    variance first.
+    Its bias is small up to about five dimensions and grows quickly after that. Each column is scaled to unit variance
+    first, and whole samples that are there a few times by copying count once. Ties would mislead it, since it takes the
+    k-th neighbour to be the only one at its distance: as its authors advise, a noise of 1e-8 standard deviations breaks
+    them, which leaves the information of integers, rounded numbers and mixtures as it is. For a finite alphabet
+    `discrete_information` of the counts is better.
 
     Args:
         x, y: (samples, ...) numbers or booleans.
@@ -75,22 +79,13 @@ def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
     kept = first_copies(x_columns, y_columns)
     if len(kept) < neighbors + 2:
         raise DataError(f"only {len(kept)} samples are left without copies, expected at least {neighbors + 2}")
-    x_columns, y_columns = x_columns[kept], y_columns[kept]
-    x_columns, y_columns = _unit_variance(x_columns), _unit_variance(y_columns)
-    both = numpy.concatenate([x_columns, y_columns], axis=1)
-    search = NearestNeighbors(n_neighbors=neighbors, metric="chebyshev").fit(both)
-    radius = search.kneighbors()[0][:, -1]
-    tied = radius == 0
-    # Strictly closer, as KSG counts; at radius 0, equal.
-    inside = numpy.where(tied, 0.0, numpy.nextafter(radius, 0))
-    counts = numpy.full(len(both), neighbors, dtype=numpy.float64)
-    if tied.any():
-        counts[tied] = KDTree(both, metric="chebyshev").query_radius(both[tied], 0.0, count_only=True) - 1
-    near = [
-        KDTree(columns, metric="chebyshev").query_radius(columns, inside, count_only=True)
-        for columns in (x_columns, y_columns)
-    ]
-    total = digamma(counts).mean() + digamma(len(both)) - sum(digamma(count).mean() for count in near)
+    random = numpy.random.default_rng(_NOISE_SEED)
+    sides = [_without_ties(_unit_variance(columns[kept]), random) for columns in (x_columns, y_columns)]
+    both = numpy.concatenate(sides, axis=1)
+    radius = NearestNeighbors(n_neighbors=neighbors, metric="chebyshev").fit(both).kneighbors()[0][:, -1]
+    closer = numpy.nextafter(radius, 0)  # KSG counts those strictly closer than the k-th
+    near = [KDTree(side, metric="chebyshev").query_radius(side, closer, count_only=True) for side in sides]
+    total = digamma(neighbors) + digamma(len(both)) - sum(digamma(count).mean() for count in near)
     return max(0.0, float(total))
 
 
@@ -98,3 +93,9 @@ def _unit_variance(columns: numpy.ndarray) -> numpy.ndarray:
     columns = columns[:, (columns != columns[0]).any(axis=0)]
     scaled = columns / numpy.abs(columns).max(axis=0)  # first, since squares of huge numbers are infinite
     return (scaled - scaled.mean(axis=0)) / scaled.std(axis=0)
+
+
+def _without_ties(columns: numpy.ndarray, random: numpy.random.Generator) -> numpy.ndarray:
+    """Columns of unit variance, with a little noise on those in which a value recurs."""
+    tied = [len(numpy.unique(column)) < len(column) for column in columns.T]
+    return columns + numpy.where(tied, _TIE_BREAKING_NOISE, 0.0) * random.standard_normal(columns.shape)

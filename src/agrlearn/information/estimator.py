@@ -3,22 +3,21 @@
 import copy
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy
 import torch
 from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
 
-from agrlearn.errors import DataError, RecipeError, TrainingError, look_up
+from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.information.bounds import BOUNDS, Bound, MovingAverage
 from agrlearn.information.pair_critics import CRITICS, CallableCritic, PairCritic
 from agrlearn.information.pairs import MARGINALS
-from agrlearn.information.read_out import ReadOut, read_out
+from agrlearn.information.read_out import read_out, validation_value
 from agrlearn.information.samples import as_sample_pair, first_copies, is_constant, spread_out
+from agrlearn.information.summary import LOOK_EVERY, Estimate, Training, summarise
 from agrlearn.seeding import derive_seed, generator
 
 _FEWEST_SAMPLES = 20  # in each part
@@ -26,48 +25,7 @@ _VALIDATION_SHARE = 8  # one in eight samples of a part decides when its critic 
 _AVERAGING = 0.98  # the critic that is kept is an average over about the last 50 steps
 _VALIDATION_AT_MOST = 1024
 _WARM_UP = 20
-_LOOK_EVERY = 5
-# With the best critic, Gaussian samples and 30 to 512 partners, InfoNCE reads this share of the log of their number
-# where I(X;Y) is 0.8 to 1.05 of it, and rises ever less from there.
-_INFONCE_SUPPORTS = 0.75
 _ORDER, _CRITIC, _BATCHES = range(3)  # random streams
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An estimate of I(X;Y) and what it rests on."""
-
-    nats: float
-    """The estimate: `lower_bound` plus what learning from a finite sample is estimated to have cost."""
-    lower_bound: float
-    """The bound on samples that the critics have not seen: on average at most I(X;Y), but for SMILE."""
-    spread: float
-    """Standard error of `nats` over the parts of the sample; with 3 parts, itself known only roughly."""
-    curves: tuple[tuple[float, ...], ...]
-    """For each critic, the bound on its validation samples after every 5 steps."""
-    warnings: tuple[str, ...] = ()
-    """What a reader of the figure should know; empty when all is well."""
-
-    @property
-    def bits(self) -> float:
-        return self.nats / math.log(2)
-
-    def __str__(self) -> str:
-        figures = f"{self.nats:.4f} nats ({self.bits:.4f} bits) ± {self.spread:.4f}, at least {self.lower_bound:.4f}"
-        return "\n".join([figures, *(f"warning: {warning}" for warning in self.warnings)])
-
-
-@dataclass(frozen=True)
-class _Training:
-    """How a critic learns."""
-
-    bound: str
-    marginals: str
-    shifts: int
-    batch_size: int
-    learning_rate: float
-    steps: int
-    patience: int
 
 
 def estimate(
@@ -92,7 +50,7 @@ def estimate(
     parts' critics, with one log-sum-exp over the whole part: every sample is read out, none by a critic that saw it.
     Critics learned from disjoint samples err independently, so what averaging them gains tells what their errors cost:
     with p critics, DV(average) + (DV(average) − mean DV) / (p − 1) takes the cost of learning away to second order.
-    That is `nats`; the average's own bound is `lower_bound`.
+    That is `nats`. `lower_bound` is the average's InfoNCE on the same pairs, whatever `bound` is (`ReadOut`).
 
     Args:
         x: (samples, ...) numbers or booleans, as an array, a tensor or a list.
@@ -116,7 +74,7 @@ def estimate(
     >>> 0.2 < estimate(x, y, steps=100).nats < 0.5
     True
     """
-    training = _Training(bound, marginals, shifts, batch_size, learning_rate, steps, patience)
+    training = Training(bound, marginals, shifts, batch_size, learning_rate, steps, patience)
     _check(training, parts)
     x_columns, y_columns = as_sample_pair(x, y, _FEWEST_SAMPLES * parts)
     for name, columns in (("x", x_columns), ("y", y_columns)):
@@ -136,7 +94,7 @@ def estimate(
     with _progress_bar(progress) as bar:
         for number, part in enumerate(order):
             task = bar.add_task(f"critic {number + 1} of {parts}", total=steps)
-            advance = partial(bar.advance, task, _LOOK_EVERY)
+            advance = partial(bar.advance, task, LOOK_EVERY)
             random = generator(seed, _BATCHES, number)
             curves.append(tuple(_train(critics[number], xs[part], ys[part], training, random, advance)))
             bar.update(task, completed=steps)
@@ -144,10 +102,10 @@ def estimate(
         read_out([c for other, c in enumerate(critics) if other != number], xs[part], ys[part], BOUNDS[bound])
         for number, part in enumerate(order)
     ]
-    return _summary(outs, tuple(curves), training, len(x_columns) - len(kept))
+    return summarise(outs, tuple(curves), training, len(x_columns) - len(kept))
 
 
-def _check(training: _Training, parts: int) -> None:
+def _check(training: Training, parts: int) -> None:
     look_up(BOUNDS, training.bound, "bound")
     look_up(MARGINALS, training.marginals, "way to make independent pairs")
     counts = (training.shifts, training.steps, training.patience)
@@ -177,7 +135,7 @@ def _fresh_critic(critic: str | Callable[[Tensor, Tensor], Tensor], x: Tensor, y
 
 
 def _train(
-    critic: PairCritic, x: Tensor, y: Tensor, training: _Training, random: torch.Generator, advance: Callable[[], None]
+    critic: PairCritic, x: Tensor, y: Tensor, training: Training, random: torch.Generator, advance: Callable[[], None]
 ) -> list[float]:
     """Ascend the bound on most of the samples; keep the averaged weights that do best on the rest."""
     if not any(parameter.requires_grad for parameter in critic.parameters()):
@@ -202,11 +160,11 @@ def _train(
             (-value).backward()
             optimizer.step()
         torch._foreach_lerp_(averages, [p.detach() for p in parameters], 1 - min(_AVERAGING, step / (step + 10)))
-        if step % _LOOK_EVERY and step < training.steps:
+        if step % LOOK_EVERY and step < training.steps:
             continue
         current = [parameter.detach().clone() for parameter in parameters]
         _assign(parameters, averages)
-        curve.append(read_out([critic], x[:held_out], y[:held_out], BOUNDS[training.bound]).of_average)
+        curve.append(validation_value(critic, x[:held_out], y[:held_out], BOUNDS[training.bound]))
         _assign(parameters, current)
         advance()
         if curve[-1] > best:
@@ -229,44 +187,3 @@ def _assign(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
     with torch.no_grad():
         for parameter, value in zip(parameters, values, strict=True):
             parameter.copy_(value)
-
-
-def _summary(outs: list[ReadOut], curves: tuple[tuple[float, ...], ...], training: _Training, copies: int) -> Estimate:
-    figures = numpy.array([out.corrected for out in outs])
-    if not numpy.isfinite(figures).all():
-        raise TrainingError("the critic's scores are not finite; lower learning_rate, or mend the critic")
-    lower_bound = max(0.0, float(numpy.mean([out.of_average for out in outs])))
-    # Information is never negative; and where the cost of learning is as large as the figure, it is not known either.
-    nats = min(max(0.0, float(figures.mean())), 2 * lower_bound)
-    warnings = [f"{copies} samples are copies of others and were left out"] if copies else []
-    if any(curves):
-        warnings += _past_support(nats, outs, training)
-    effective = min(out.effective_pairs for out in outs)
-    if effective < 100 and training.bound != "infonce":
-        warnings.append(
-            f"the exponentials of only about {effective:.0f} independent pairs decide the figure, which makes it too "
-            "high or too low by chance; collect more samples"
-        )
-    if nats - lower_bound > max(0.02, 0.1 * lower_bound):
-        warnings.append(f"the samples are few for what is learned: {nats - lower_bound:.2f} nats are extrapolated")
-    looks = math.ceil(training.steps / _LOOK_EVERY)
-    if any(len(curve) == looks and max(curve[:-2], default=-math.inf) < max(curve) - 0.002 for curve in curves):
-        warnings.append(f"a critic was still learning after {training.steps} steps; raise steps")
-    return Estimate(nats, lower_bound, float(figures.std(ddof=1) / math.sqrt(len(figures))), curves, tuple(warnings))
-
-
-def _past_support(nats: float, outs: list[ReadOut], training: _Training) -> list[str]:
-    """A warning where the pairs of a batch, or those that a part was read out on, are too few for the figure."""
-    infonce = training.bound == "infonce"
-    read = min(out.partners + 1 if infonce else out.samples for out in outs)
-    batch = min(training.batch_size, read)
-    pairs = min({"permutation": 1, "shifts": training.shifts, "all": batch - 1}[training.marginals], batch - 1)
-    supported = _INFONCE_SUPPORTS * math.log(pairs + 1) if infonce else 0.5 * math.log(pairs * batch)
-    if nats <= supported:
-        return []
-    all_met = read == min(out.samples for out in outs)  # where a sample cannot meet all others, more are of no help
-    more = "raise batch_size, or " if batch < read else "collect more samples, or " if all_met else ""
-    return [
-        f"{nats:.2f} nats is past what batches of {batch} with {pairs} independent pairs a sample support, about "
-        f"{supported:.1f}; {more}read the figure as a lower bound"
-    ]

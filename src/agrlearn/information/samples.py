@@ -13,6 +13,7 @@ from agrlearn.errors import DataError, ShapeError
 _CODED_VALUES = 64
 _CODED_COLUMNS = 16
 _COPIES_AT_MOST = 10
+_RARELY = 0.05
 
 
 def as_columns(samples: Any, name: str) -> numpy.ndarray:
@@ -75,18 +76,38 @@ def spread_out(columns: numpy.ndarray) -> Tensor:
 
 
 def first_copies(x: numpy.ndarray, y: numpy.ndarray) -> numpy.ndarray:
-    """The rows to keep so that no sample is there twice.
+    """The rows to keep so that no copies of samples are among them.
 
-    A copy on both sides of a split would let a critic be judged on what it has learned by heart. Rows that are seen
-    often are atoms of the distribution and stay, all of them; so do all rows of a finite alphabet.
+    A copy on both sides of a split would let a critic be judged on what it has learned by heart. A pair (x, y) that
+    recurs is taken for a copy where its x or its y is seen in no other pair, and is of a kind that hardly ever is.
+    Values that recur in different pairs are atoms of the distribution, as are pairs that are seen often, finite
+    alphabets, and whole numbers in few columns, such as ages, counts and codes: all their rows stay.
     """
-    rows = numpy.concatenate([x, y], axis=1)
-    if is_finite_alphabet(rows):
-        return numpy.arange(len(rows))
-    _, first, inverse, counts = numpy.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    is_first = numpy.zeros(len(rows), dtype=bool)
-    is_first[first] = True
-    return numpy.flatnonzero(is_first | (counts[inverse.reshape(-1)] > _COPIES_AT_MOST))
+    if is_finite_alphabet(numpy.concatenate([x, y], axis=1)):
+        return numpy.arange(len(x))
+    x_numbers, y_numbers = (numpy.unique(side, axis=0, return_inverse=True)[1].reshape(-1) for side in (x, y))
+    both = x_numbers * (y_numbers.max() + 1) + y_numbers
+    _, first, inverse, counts = numpy.unique(both, return_index=True, return_inverse=True, return_counts=True)
+    copied = _only_copied(x, x_numbers, first) | _only_copied(y, y_numbers, first)
+    kept = ~(copied & (counts <= _COPIES_AT_MOST))[inverse]
+    kept[first] = True
+    return numpy.flatnonzero(kept)
+
+
+def _only_copied(columns: numpy.ndarray, numbers: numpy.ndarray, first: numpy.ndarray) -> numpy.ndarray:
+    """Whether a distinct pair's value on this side would recur in no way but by copying the pair: (pairs,).
+
+    Args:
+        columns: (samples, columns) of x or y.
+        numbers: (samples,) which of its distinct values each sample has.
+        first: (pairs,) the first sample with each distinct pair.
+    """
+    recurring = numpy.bincount(numbers) > 1
+    pairs = numpy.bincount(numbers[first])
+    whole = columns.shape[1] <= _CODED_COLUMNS and bool((columns == columns.round()).all())
+    if whole or not recurring.any() or (pairs[recurring] > 1).mean() > _RARELY:
+        return numpy.zeros(len(first), dtype=bool)
+    return (pairs == 1)[numbers[first]]
 
 
 def _is_coded(column: numpy.ndarray) -> bool:
