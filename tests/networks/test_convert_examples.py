@@ -56,21 +56,20 @@ def test_a_network_that_would_not_survive_is_refused_however_poor_the_example_or
 class Picky(nn.Module):
     """Takes nothing but what lies between 0 and 1."""
 
-    def __init__(self, end):
+    def __init__(self, look_at):
         super().__init__()
-        self.first = nn.Linear(6, 8)
-        self.out = nn.Linear(8, 5)
-        self.end = end
+        self.look_at = look_at
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 5))
 
     def forward(self, x):
-        self.end(x)
-        return self.out(self.first(torch.logit(x)))
+        self.look_at(x)
+        return self.layers(torch.logit(x))
 
 
 def refuse_large(x):
     assert x.max() <= 1
 
 
-@pytest.mark.parametrize("end", [refuse_large, nn.Identity()])
-def test_a_model_that_takes_only_objects_like_the_example_is_tried_on_these(end):
-    assert aggregate(Picky(end), 2, torch.full((1, 6), 0.9), verbose=False).conversion.difference < 1e-5
+@pytest.mark.parametrize("look_at", [refuse_large, nn.Identity()])
+def test_a_model_that_takes_only_objects_like_the_example_is_tried_on_these(look_at):
+    assert aggregate(Picky(look_at), 2, torch.full((1, 6), 0.9), verbose=False).conversion.difference < 1e-5
