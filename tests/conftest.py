@@ -1,6 +1,7 @@
 """Small data and networks that many tests share."""
 
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -9,6 +10,13 @@ import torch
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.networks.catalogue import build_network
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_is_heard() -> None:
+    # A shell starts what it puts in the background with SIGINT ignored, and every process inherits that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -121,6 +121,17 @@ def test_ctrl_c_once_or_twice_stops_and_the_run_goes_on_to_the_same_weights(pres
     assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
 
 
+def test_ctrl_c_stays_ignored_where_it_was_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with before_every_step(lambda: signal.raise_signal(signal.SIGINT)):
+            history = fit(network(), data(), RECIPES["short"])
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(history.records) == RECIPES["short"].epochs
+
+
 def test_a_worker_that_dies_while_it_hands_over_a_batch_is_told_of_like_any_other():
     def tell(number, frame):
         raise RuntimeError("DataLoader worker (pid 1) is killed by signal: Killed.")

@@ -15,12 +15,16 @@ class Interrupt:
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Interrupt]:
-    """Within this block the first Ctrl-C only sets `requested`; a second one stops at once."""
+    """Within this block the first Ctrl-C only sets `requested`; a second one stops at once.
+
+    Where Ctrl-C is ignored, as in a process that a script put in the background, it still is.
+    """
     interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
+    before = signal.getsignal(signal.SIGINT)
+    # None is a handler that Python did not set and could not set again.
+    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
         yield interrupt
         return
-    before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
         interrupt.requested = True
