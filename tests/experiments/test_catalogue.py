@@ -7,6 +7,7 @@ import pytest
 from agrlearn.experiments.catalogue import EXPERIMENTS
 from agrlearn.experiments.cells import FOLD_1
 from agrlearn.experiments.scales import PAPER, SCALES, SMALL
+from agrlearn.training.recipe import Recipe
 
 SMALL_OR_PAPER = pytest.mark.parametrize("scale", [SMALL, PAPER], ids=lambda scale: scale.name)
 
@@ -54,7 +55,7 @@ def test_the_equal_object_control_sees_as_many_objects_in_as_many_steps_as_the_f
             assert mine.model_dump(exclude=changed) == theirs.model_dump(exclude=changed)
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4", "table5", "table6"])
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4", "table5", "table6", "table6-sgd"])
 def test_paper_scale_is_the_published_protocol(name):
     for row in EXPERIMENTS[name].rows(PAPER):
         recipe, cell = row.cell.recipe, row.cell
@@ -96,6 +97,17 @@ def test_tables_that_share_a_setting_share_its_runs():
     assert rows_of("figure3", SMALL)["2.5% of CIFAR-10", "fold 4"].cell == (
         rows_of("data-efficiency", SMALL)["2.5% of CIFAR-10", "fold 4"].cell
     )
+
+
+def test_table_6_by_sgd_is_table_6_at_paper_scale_and_has_the_published_optimizer_at_small_scale():
+    assert {key: row.cell for key, row in rows_of("table6-sgd", PAPER).items()} == {
+        key: row.cell for key, row in rows_of("table6", PAPER).items()
+    }
+    by_adam, by_sgd = rows_of("table6", SMALL), rows_of("table6-sgd", SMALL)
+    for key, row in by_sgd.items():
+        changed = {"epochs", "batch_size", "evaluate_every", "patience"}
+        assert row.cell.recipe.model_dump(exclude=changed) == Recipe().model_dump(exclude=changed)
+        assert row.cell.model_dump(exclude={"recipe"}) == by_adam[key].cell.model_dump(exclude={"recipe"})
 
 
 def test_networks_trained_to_convergence_take_more_steps_the_more_images_they_see():

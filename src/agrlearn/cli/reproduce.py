@@ -41,7 +41,8 @@ def reproduce(
     Parameters
     ----------
     table
-        table1 to table6, figure3, data-efficiency, interaction, or all.
+        table1 to table6, table6-sgd (at small scale too by the paper's optimizer), figure3, data-efficiency,
+        interaction, or all.
     scale
         paper is the published protocol and takes core-months; small shrinks it and says so beside every number; smoke
         only shows that everything runs.
