@@ -27,8 +27,9 @@ from agrlearn.cli import app
 from agrlearn.experiments.catalogue import EXPERIMENTS
 from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
 from agrlearn.experiments.scales import SMALL
+from agrlearn.experiments.summary import collect, collect_divergences
 from agrlearn.experiments.sweep import read_sweep
-from agrlearn.experiments.tabulate import collect, collect_divergences, write_tables
+from agrlearn.experiments.tabulate import write_tables
 from agrlearn.information import BOUNDS
 from tests.networks import foreign
 

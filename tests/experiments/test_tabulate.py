@@ -9,7 +9,9 @@ import pytest
 from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import Cell, CellResult, Point, ProtocolScores
 from agrlearn.experiments.scales import SMALL
-from agrlearn.experiments.tabulate import collect, summarize, write_tables
+from agrlearn.experiments.summary import collect, summarize
+from agrlearn.experiments.tabulate import write_tables
+from agrlearn.training.recipe import Recipe
 
 ONE, TWO = Cell(dataset="digits", network="mlp", final=3), Cell(dataset="digits", network="mlp", fold=2, final=3)
 ROWS = [
@@ -57,6 +59,17 @@ def test_differences_are_paired_by_seed(cells_of_three_seeds):
     assert second.seeds == (0, 1, 2)
     assert second.difference.value == pytest.approx((-10 - 15) / 2)
     assert second.difference.standard_error == pytest.approx(2.5)
+
+
+def test_a_fold_is_also_compared_with_the_fold_1_that_saw_as_many_objects(cells_of_three_seeds):
+    control = Cell(dataset="digits", network="mlp", recipe=Recipe(batch_size=128))
+    rows = [*ROWS, Row("block", "fold 1, objects as fold 2", control, part="control")]
+    store(cells_of_three_seeds, control, 1, [0.15])
+    store(cells_of_three_seeds, control, 2, [0.50])
+    first, second, third = summarize(ERRORS, rows, collect(rows, cells_of_three_seeds))
+    assert second.at_equal_objects.value == pytest.approx(10)  # 25 − 15 and 60 − 50
+    assert second.at_equal_objects.standard_error == pytest.approx(0)
+    assert math.isnan(first.at_equal_objects.value) and math.isnan(third.at_equal_objects.value)
 
 
 def test_accuracies_are_one_hundred_less_errors(cells):

@@ -65,7 +65,7 @@ def reproduce(
 
     from agrlearn.errors import DataError, RecipeError
     from agrlearn.experiments import reproduce as engine
-    from agrlearn.experiments.tabulate import collect
+    from agrlearn.experiments.summary import collect
 
     seeds = (7 if scale == "paper" else 3) if seeds is None else seeds
     if seeds < 1:
@@ -166,7 +166,8 @@ def _write(console: "Console", names: list[str], scale: str, seeds: int, results
     from agrlearn.experiments.catalogue import EXPERIMENTS
     from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
     from agrlearn.experiments.scales import SCALES
-    from agrlearn.experiments.tabulate import collect, collect_divergences, write_tables
+    from agrlearn.experiments.summary import collect, collect_divergences
+    from agrlearn.experiments.tabulate import write_tables
     from agrlearn.report.collect import report_of_experiment
 
     for name in names:

@@ -51,6 +51,11 @@ class Experiment:
         return str(getattr(scale, self.kind))
 
 
+def equal_objects(fold: int) -> str:
+    """The label of the control that sees as many objects as `fold` does, in as many steps."""
+    return f"{FOLD_1}, objects as fold {fold}"
+
+
 def _image_cell(
     scale: Scale, dataset: str, network: str = "preact-resnet", *, fold: int = 1, times_the_batch: int = 1,
     share: float = 1.0, converge: bool = False, stop_early: bool = False, recipe: dict[str, Any] | None = None,
@@ -135,7 +140,7 @@ def _image_rows(
             alpha = alphas[fold]
             rows.append(row(f"fold {fold}, α = {alpha:g}", fold=fold, recipe={"alpha": alpha}))
     for fold in folds:
-        rows.append(row(f"fold 1, objects as fold {fold}", "control", times_the_batch=fold))
+        rows.append(row(equal_objects(fold), "control", times_the_batch=fold))
         rows.append(row(f"fold 1, last layer as fold {fold}", "control", widen=fold))
     rows.append(row("fold 1, stopped early", "control", stop_early=True))
     if not beyond:
@@ -195,7 +200,7 @@ def _text_rows(scale: Scale, *, sgd: bool = False) -> list[Row]:
         rows += [
             Row(block, FOLD_1, make(), one),
             Row(block, "fold 2", make(fold=2), two),
-            Row(block, "fold 1, objects as fold 2", make(times_the_batch=2), part="control"),
+            Row(block, equal_objects(2), make(times_the_batch=2), part="control"),
             Row(block, "fold 1, last layer as fold 2", make(**wide), part="control"),
             Row(block, "fold 1, stopped early", make(stop_early=True), part="control"),
         ]
@@ -212,7 +217,7 @@ def _curve_rows(scale: Scale) -> list[Row]:
     # At small scale the training loss of fold 1 only reaches zero, as in the paper's figure, on a few images.
     share = 0.025 if scale is SMALL else 1.0
     rows = _image_rows(scale, _share_of_cifar(share), "cifar-10", {}, folds=(4,), alphas={}, share=share, converge=True)
-    return [row for row in rows if row.label in (FOLD_1, "fold 4", "fold 1, objects as fold 4")]
+    return [row for row in rows if row.label in (FOLD_1, "fold 4", equal_objects(4))]
 
 
 def _sample_rows(scale: Scale) -> list[Row]:

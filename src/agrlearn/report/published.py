@@ -9,13 +9,7 @@ from agrlearn.evaluation.comparison import Mean
 from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import FOLD_1, CellResult
 from agrlearn.experiments.scales import Scale
-from agrlearn.experiments.tabulate import (
-    Line,
-    ProtocolLine,
-    summarize,
-    summarize_protocols,
-    tell_divergences,
-)
+from agrlearn.experiments.summary import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
 
 Verdict = Literal["agrees", "better", "worse", "open"]
 

@@ -1,0 +1,159 @@
+"""What the seeds of each row of an experiment gave, as means with their errors."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agrlearn.evaluation.comparison import Mean, mean_over_runs
+from agrlearn.experiments.catalogue import Experiment, Row, equal_objects
+from agrlearn.experiments.cells import FOLD_1, CellResult, read_divergences, read_result, seeds_done
+
+_ONE_ANSWER = "Batched, 1 draw"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row with what its seeds gave; percentages as in the paper, of errors or of accuracies."""
+
+    block: str
+    label: str
+    part: str
+    published: float | None
+    seeds: tuple[int, ...]
+    ours: Mean
+    """Each run's median of its last measurements, averaged over the runs."""
+    averaged_first: float
+    """The other reading of the paper's sentence: the runs' curves are averaged, then the median is taken."""
+    difference: Mean
+    """To fold 1 of the block, over the seeds that both have."""
+    at_equal_objects: Mean
+    """To the fold 1 of the block that saw as many objects, likewise; NaN where there is none."""
+    nll: Mean
+    ece: Mean
+    information: float | None
+    """The penalty J at the end, in nats, where there is one."""
+    parameters: int
+    multiply_adds: float
+    objects_seen: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ProtocolLine:
+    """A row under one way to predict."""
+
+    block: str
+    label: str
+    protocol: str
+    ours: Mean
+    nll: Mean
+    ece: Mean
+    head_disagreement: Mean | None
+    """None where an object has only one answer."""
+    multiply_adds: float
+
+
+def collect(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[CellResult]]:
+    """All results there are, by block and label."""
+    found = {}
+    for row in rows:
+        results = [read_result(cells, row.cell, seed) for seed in seeds_done(cells, row.cell)]
+        found[row.block, row.label] = [result for result in results if result is not None]
+    return found
+
+
+def collect_divergences(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[str]]:
+    """How runs diverged, by block and label of the rows where some did."""
+    found = {(row.block, row.label): read_divergences(cells, row.cell) for row in rows}
+    return {key: sentences for key, sentences in found.items() if sentences}
+
+
+def tell_divergences(diverged: Mapping[tuple[str, str], Sequence[str]], block: str) -> tuple[str, ...]:
+    """A sentence for each row of `block` of which runs diverged."""
+    return tuple(
+        f"{label}, {len(sentences)} of its seeds: {sentences[0]}"
+        for (where, label), sentences in diverged.items()
+        if where == block
+    )
+
+
+def summarize(
+    experiment: Experiment, rows: Sequence[Row], results: dict[tuple[str, str], list[CellResult]]
+) -> list[Line]:
+    """One line for each row that has a result."""
+    lines = []
+    for row in rows:
+        mine = results[row.block, row.label]
+        if not mine:
+            continue
+        values = _by_seed(mine, experiment)
+        base = {} if row.label == FOLD_1 else _by_seed(results.get((row.block, FOLD_1), []), experiment)
+        control = _by_seed(results.get((row.block, equal_objects(row.cell.fold)), []), experiment)
+        curve = [statistics.fmean(errors) for errors in zip(*(result.test_errors for result in mine), strict=True)]
+        final = [result.protocols["Replicated"] for result in mine]
+        information = [point.information for result in mine if (point := result.curve[-1]).information is not None]
+        lines.append(
+            Line(
+                block=row.block,
+                label=row.label,
+                part=row.part,
+                published=row.published,
+                seeds=tuple(values),
+                ours=mean_over_runs(list(values.values())),
+                averaged_first=_percent(statistics.median(curve), experiment),
+                difference=_paired(values, base),
+                at_equal_objects=_paired(values, control),
+                nll=mean_over_runs([scores.nll for scores in final]),
+                ece=mean_over_runs([scores.ece for scores in final]),
+                information=statistics.fmean(information) if information else None,
+                parameters=mine[0].parameters,
+                multiply_adds=final[0].multiply_adds,
+                objects_seen=round(statistics.fmean(result.objects_seen for result in mine)),
+                steps=round(statistics.fmean(result.steps for result in mine)),
+                seconds=statistics.median(result.seconds for result in mine),
+            )
+        )
+    return lines
+
+
+def summarize_protocols(
+    experiment: Experiment, rows: Sequence[Row], results: dict[tuple[str, str], list[CellResult]]
+) -> list[ProtocolLine]:
+    """One line for each way to predict with each network of more than one fold, beside those of fold 1."""
+    lines = []
+    for row in rows:
+        mine = results[row.block, row.label]
+        for protocol in mine[0].protocols if mine and (row.cell.fold > 1 or row.label == FOLD_1) else ():
+            scores = [result.protocols[protocol] for result in mine]
+            one_answer = row.cell.fold == 1 or protocol == _ONE_ANSWER
+            lines.append(
+                ProtocolLine(
+                    row.block,
+                    row.label,
+                    protocol,
+                    mean_over_runs([_percent(score.error, experiment) for score in scores]),
+                    mean_over_runs([score.nll for score in scores]),
+                    mean_over_runs([score.ece for score in scores]),
+                    None if one_answer else mean_over_runs([score.head_disagreement for score in scores]),
+                    scores[0].multiply_adds,
+                )
+            )
+    return lines
+
+
+def _by_seed(results: Sequence[CellResult], experiment: Experiment) -> dict[int, float]:
+    """Each run's median of its last measurements."""
+    return {result.seed: _percent(statistics.median(result.test_errors), experiment) for result in results}
+
+
+def _paired(values: Mapping[int, float], base: Mapping[int, float]) -> Mean:
+    """The mean difference over the seeds that both have."""
+    differences = [value - base[seed] for seed, value in values.items() if seed in base]
+    return mean_over_runs(differences) if differences else Mean(math.nan, math.nan)
+
+
+def _percent(error: float, experiment: Experiment) -> float:
+    return 100 * (error if experiment.measure == "error" else 1 - error)
