@@ -227,3 +227,18 @@ def test_costs_are_counted_as_by_hand():
     # 12 -> 32 without bias, batch normalisation of 32, and 32 -> 6 with bias
     assert count_parameters(network) == 12 * 32 + 2 * 32 + 32 * 6 + 6
     assert count_multiply_adds(network, torch.zeros(5, 2, 6)) == 5 * (12 * 32 + 32 * 6)
+
+
+def test_an_lstm_costs_on_a_gpu_what_it_costs_on_a_cpu():
+    class ByCudnn(nn.LSTM):
+        def forward(self, series):
+            states = series.new_zeros(4, series.shape[1], 7)  # of 2 layers and 2 directions
+            return torch.ops.aten._cudnn_rnn(
+                series, self._flat_weights, 4, None, states, states, 2, 7, 0, 2, False, 0.0, False, True, [], None
+            )  # fmt: skip
+
+    sizes = {"input_size": 5, "hidden_size": 7, "num_layers": 2, "bidirectional": True}
+    by_hand = 3 * 4 * 2 * (4 * 7 * (5 + 7) + 4 * 7 * (14 + 7))
+    assert count_multiply_adds(nn.LSTM(**sizes), torch.zeros(3, 4, 5)) == by_hand
+    # torch knows the shapes that cuDNN gives, so no GPU is needed.
+    assert count_multiply_adds(ByCudnn(**sizes).to("meta"), torch.zeros(3, 4, 5, device="meta")) == by_hand

@@ -1,5 +1,6 @@
 """What a network costs: parameters and multiply-adds."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,12 +31,23 @@ def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int
     return counter.operations // 2
 
 
-def _recurrent_layer(inputs: Tensor, from_input: Tensor, from_state: Tensor, *_: Any, **__: Any) -> int:
-    """Operations of oneDNN's recurrent layer, whose inputs are (length, sequences, features): torch has no formula."""
-    return 2 * inputs.shape[0] * inputs.shape[1] * (from_input.numel() + from_state.numel())
+def _on_cpu(inputs: Tensor, from_input: Tensor, from_state: Tensor, *_: Any, **__: Any) -> int:
+    """Operations of one layer and direction of a recurrent network by oneDNN."""
+    return _recurrent_operations(inputs, (from_input, from_state))
 
 
-_FORMULAS = {**flop_registry, torch.ops.aten.mkldnn_rnn_layer: _recurrent_layer}
+def _on_gpu(inputs: Tensor, weights: Sequence[Tensor], *_: Any, **__: Any) -> int:
+    """Operations of all layers and directions by cuDNN."""
+    return _recurrent_operations(inputs, weights)
+
+
+def _recurrent_operations(inputs: Tensor, weights: Sequence[Tensor]) -> int:
+    """Every matrix is applied once at each position of `inputs`, (..., features)."""
+    return 2 * inputs.shape[:-1].numel() * sum(weight.numel() for weight in weights if weight.ndim == 2)
+
+
+# torch has no formulas for these two.
+_FORMULAS = {**flop_registry, torch.ops.aten.mkldnn_rnn_layer: _on_cpu, torch.ops.aten._cudnn_rnn: _on_gpu}
 
 
 class _Counter(TorchDispatchMode):
