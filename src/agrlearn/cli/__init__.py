@@ -24,7 +24,7 @@ from agrlearn.errors import AgrLearnError
 app = App(
     name="agrlearn",
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
-    "time between a free ensemble and more throughput. Start with: agrlearn demo",
+    "time between an ensemble of its heads and more throughput. Start with: agrlearn demo",
 )
 for command in (demo, train, watch, predict, evaluate, report, export, info, information, sweep, reproduce, theory):
     app.command(command)
