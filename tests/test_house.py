@@ -16,8 +16,8 @@ import agrlearn.information
 SOURCE = Path(agrlearn.__file__).parent
 
 ORDER = [
-    "errors", "theory", "seeding", "files", "ranks", "grouping", "data", "information", "networks", "prediction",
-    "evaluation", "training", "sklearn", "experiments", "report", "cli",
+    "errors", "theory", "seeding", "files", "ranks", "modes", "grouping", "data", "information", "networks",
+    "prediction", "evaluation", "training", "sklearn", "experiments", "report", "cli",
 ]  # fmt: skip
 
 

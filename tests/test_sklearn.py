@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from agrlearn.errors import AgrLearnError
+from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.sklearn import AgrLearnClassifier
 from agrlearn.training.history import History
@@ -56,6 +57,45 @@ def test_images_and_sentences_are_taken_as_they_are():
     assert list(reader.predict(["a fine plot", "a dull cast"])) == ["pos", "neg"]
     with pytest.raises(ValueError, match="list of strings"):
         reader.predict(images)
+
+
+def test_sentences_do_not_depend_on_their_order_and_weights_mean_what_they_mean_for_tables():
+    sentences = [
+        f"a {word} film {number % 3}" for number, word in enumerate(["fine", "dull", "new", "odd", "long"] * 4)
+    ]
+    labels = numpy.arange(20) % 2
+    weights = numpy.array([1, 0, 2, 1, 1] * 4)
+    order = numpy.random.default_rng(0).permutation(20)
+
+    def probabilities(rows, **options):
+        chosen = [sentences[row] for row in rows]
+        reader = AgrLearnClassifier(epochs=2, random_state=0).fit(chosen, labels[rows], **options)
+        return reader.predict_proba(sentences)
+
+    numpy.testing.assert_array_equal(probabilities(numpy.arange(20)), probabilities(order))
+    repeated = numpy.arange(20).repeat(weights)
+    numpy.testing.assert_array_equal(probabilities(numpy.arange(20), sample_weight=weights), probabilities(repeated))
+
+
+@pytest.mark.parametrize("missing", [None, numpy.nan, 3])
+def test_a_missing_sentence_is_refused(missing):
+    with pytest.raises(ValueError, match=f"a sentence in every row, got {missing} in row 1"):
+        AgrLearnClassifier().fit(["a fine film", missing, "a dull film"], [0, 1, 1])
+
+
+def test_a_network_function_starts_from_the_random_state(table):
+    x, y = table
+
+    def make(shape, num_classes, fold):
+        encoder = torch.nn.Linear(fold * shape[0], 8)
+        return AggregatedClassifier(encoder, features=8, fold=fold, num_classes=num_classes, join="features")
+
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first, again, other = (AgrLearnClassifier(2, 0, make, epochs=1, random_state=seed).fit(x, y) for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), before)
+    numpy.testing.assert_array_equal(first.predict_proba(x), again.predict_proba(x))
+    assert not numpy.array_equal(first.predict_proba(x), other.predict_proba(x))
 
 
 def test_equal_random_states_give_equal_fits_whatever_the_order_of_rows(table):

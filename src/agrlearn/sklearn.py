@@ -101,7 +101,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         """
         if not isinstance(self.fold, int | numpy.integer):
             raise RecipeError(f"fold is the number of objects in a group, a whole number, got {self.fold!r}")
-        objects = self._objects(X, y, training=True)
+        objects = self._objects(X, y, training=True, sample_weight=sample_weight)
         check_classification_targets(y)
         self.classes_, numbers = numpy.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
@@ -120,7 +120,9 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         shape = tuple(objects.shape[1:])
         fold = min(int(self.fold), len(train))
         if callable(self.network):
-            self.network_ = self.network(shape, len(self.classes_), fold)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                self.network_ = self.network(shape, len(self.classes_), fold)
         else:
             options = {"vocabulary": self.vocabulary_.size} if self.vocabulary_ is not None else {}
             self.network_ = build_network(
@@ -166,15 +168,18 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         }
         return look_up(makers, self.protocol, "protocol")()
 
-    def _objects(self, X: Any, y: Any = None, *, training: bool) -> Tensor:
+    def _objects(self, X: Any, y: Any = None, *, training: bool, sample_weight: Any = None) -> Tensor:
         """The rows as the network takes them, checked as scikit-learn asks."""
         if _is_text(X):
-            sentences = [str(sentence) for sentence in X]
+            sentences = list(X)
+            missing = next((number for number, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
+            if missing is not None:
+                raise ValueError(f"expected a sentence in every row, got {sentences[missing]!r} in row {missing}")
             if training:
-                self.vocabulary_ = Vocabulary.of(sentences)
-                self.n_features_in_ = 1
                 if y is None or len(y) != len(sentences):
                     raise ValueError(f"expected one label for each of {len(sentences)} sentences")
+                self.vocabulary_ = _vocabulary(sentences, sample_weight)
+                self.n_features_in_ = 1
             words = getattr(self, "vocabulary_", None)
             if words is None:
                 raise ValueError("the classifier was trained on numbers and cannot predict sentences")
@@ -194,6 +199,13 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
 
 def _is_text(X: Any) -> bool:
     return (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1) and len(X) > 0 and isinstance(next(iter(X)), str)
+
+
+def _vocabulary(sentences: list[str], sample_weight: Any) -> Vocabulary:
+    """Of the rows that count, each different sentence once, so that neither order nor repetitions matter."""
+    weights = _check_sample_weight(sample_weight, sentences, dtype=numpy.float64, ensure_non_negative=True)
+    counted = {sentence for sentence, weight in zip(sentences, weights, strict=True) if weight > 0}
+    return Vocabulary.of(sorted(counted or sentences))
 
 
 def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_weight: Any) -> LabelledSet:

@@ -95,6 +95,19 @@ def test_any_dataset_of_pairs_can_be_evaluated(vectors, make_mlp):
         evaluate(network, TensorDataset(vectors.objects[:0], vectors.labels[:0]))
 
 
+@pytest.mark.parametrize("protocol", ["replicated", Batched(draws=2)])
+def test_draws_of_the_bottleneck_differ_from_batch_to_batch_and_do_not_depend_on_how_objects_are_loaded(
+    vectors, make_mlp, protocol
+):
+    network = make_mlp(2, noise=2.0)
+    same = LabelledSet(vectors.objects[:1].expand(60, -1), vectors.labels[:60], vectors.class_names)
+    pairs = TensorDataset(same.objects, same.labels)
+    options = {"batch_size": 10, "samples": 1}
+    assert evaluate(network, pairs, protocol, **options).nll == evaluate(network, same, protocol, **options).nll
+    drawn = predict(network, same.objects, **options)
+    assert len(drawn.unique(dim=0)) == 60
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_dataset_is_held_one_batch_at_a_time(vectors, make_mlp, workers):
     class Counting(Dataset):

@@ -2,14 +2,18 @@
 
 import hashlib
 import io
+import json
 import random
 import shutil
 import warnings
 
 import pytest
 import torch
+from torch import nn
 
 from agrlearn.errors import RunError
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import build_network
 from tests.faults.runs import network, train, weights_of
 
 
@@ -128,6 +132,50 @@ def test_another_fold_or_class_count_is_refused_and_nothing_is_overwritten(fold,
     with pytest.raises(RunError, match=r"does not fit this run.*size mismatch.*--fresh"):
         train(run, "short")
     assert contents(run) == before
+
+
+def own_network(*, noise=0.0, activation=nn.ReLU):
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(10, 12), activation())
+    return AggregatedClassifier(encoder, features=12, fold=2, num_classes=3, join="features", noise=noise)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (own_network, lambda: own_network(noise=1.0)),
+        (own_network, lambda: own_network(activation=nn.Tanh)),
+        (network, lambda: build_network("mlp", object_shape=(5,), num_classes=3, fold=2, width=12, noise=0.1, seed=1)),
+    ],
+    ids=["noise", "layers", "seed of the initial weights"],
+)
+def test_another_network_of_the_same_size_is_refused(first, second, tmp_path):
+    train(tmp_path / "run", "short", first())
+    assert train(tmp_path / "run", "short", first()).was_finished
+    with pytest.raises(RunError, match="belongs to another run"):
+        train(tmp_path / "run", "short", second())
+
+
+@pytest.mark.parametrize("make", [network, own_network])
+def test_a_run_from_before_networks_were_told_in_full_goes_on(make, tmp_path):
+    train(tmp_path / "run", "short", make())
+    file = tmp_path / "run/run.json"
+    about = json.loads(file.read_text())
+    del about["identity"]["seed of the initial weights"]
+    if make is own_network:
+        for name in ("noise", "join", "layers"):
+            del about["identity"]["network"][name]
+    file.write_text(json.dumps(about))
+    assert train(tmp_path / "run", "short", make()).was_finished
+
+
+def test_layers_that_print_their_address_are_the_same_in_another_process(tmp_path):
+    class Printing(nn.ReLU):
+        def extra_repr(self):
+            return repr(object())
+
+    train(tmp_path / "run", "short", own_network(activation=Printing))
+    assert train(tmp_path / "run", "short", own_network(activation=Printing)).was_finished
 
 
 def test_an_undamaged_run_is_not_warned_of(run):

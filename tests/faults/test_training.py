@@ -9,6 +9,7 @@ from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import told_of_lost_workers
 from agrlearn.errors import DataError, TrainingError
+from agrlearn.training import loop
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.faults.runs import RECIPES, data, last_checkpoint, names_in, network, train, weights_of
@@ -119,6 +120,22 @@ def test_ctrl_c_once_or_twice_stops_and_the_run_goes_on_to_the_same_weights(pres
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train(tmp_path / "run", "short")
     assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_ctrl_c_while_the_last_epoch_is_measured_is_heard_too(epochs, tmp_path, monkeypatch):
+    measure = loop.evaluate
+
+    def press(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        return measure(*arguments, **options)
+
+    recipe = RECIPES["short"].model_copy(update={"epochs": epochs, "evaluate_every": epochs})
+    monkeypatch.setattr(loop, "evaluate", press)
+    with pytest.raises(KeyboardInterrupt):
+        fit(network(), data(), recipe, data(), tmp_path)
+    monkeypatch.undo()
+    assert fit(network(), data(), recipe, data(), tmp_path).was_finished
 
 
 def test_ctrl_c_stays_ignored_where_it_was_ignored():

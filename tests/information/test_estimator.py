@@ -35,6 +35,33 @@ def test_the_default_settings_come_near_the_gaussian_information(dimension, nats
     assert result.warnings == ()
 
 
+class Concatenating(nn.Module):
+    """A user's critic with a layer of its own in the middle."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), layer, nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+
+    def forward(self, x, y):
+        return self.layers(torch.cat([x, y], dim=1)).squeeze(1)
+
+
+def test_a_critic_with_dropout_is_read_out_without_it_and_repeats_with_its_seed():
+    samples = gaussian(1500, 1, 0.8)
+    critic = Concatenating(nn.Dropout(0.5))
+    once, again = (estimate(*samples, critic=critic, steps=200, learning_rate=3e-3, seed=1) for _ in range(2))
+    assert once == again
+    assert once.nats == pytest.approx(0.8, abs=0.12)
+    assert critic.training
+
+
+def test_a_critic_that_normalises_over_batches_is_refused():
+    critic = Concatenating(nn.BatchNorm1d(64))
+    with pytest.raises(RecipeError, match="use LayerNorm instead"):
+        estimate(*gaussian(100, 1, 0.8), critic=critic)
+    estimate(*gaussian(100, 1, 0.8), critic=critic.eval(), steps=2)
+
+
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_every_bound_trains_and_reads_out(bound):
     result = estimate(*gaussian(1500, 1, 0.5), bound, **QUICK)

@@ -34,6 +34,13 @@ def test_the_file_gives_what_pytorch_gives_for_any_number_of_objects(name, group
         assert torch.allclose(torch.from_numpy(given), predict(network, more), atol=1e-5)
 
 
+def test_the_export_leaves_every_layer_in_its_own_mode(tmp_path):
+    network = build_network("mlp", object_shape=(6,), num_classes=3, fold=2).train()
+    frozen = next(module for module in network.modules() if isinstance(module, torch.nn.BatchNorm1d)).eval()
+    export_onnx(network, torch.rand(5, 6), tmp_path / "model.onnx")
+    assert [module for module in network.modules() if not module.training] == [frozen]
+
+
 def test_a_model_that_differs_is_not_kept(tmp_path, monkeypatch):
     network, objects = build_network(object_shape=(6,), num_classes=3, fold=2).eval(), torch.rand(5, 6)
     calls = []

@@ -98,6 +98,18 @@ def test_contextual_puts_each_object_beside_training_objects(count, fold, draws,
     assert set(slots.tolist()) == set(range(min(fold, draws)))
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int64, torch.float64])
+def test_contextual_does_not_cut_objects_to_the_type_of_the_context(kind):
+    network = make_network(2, join_after=0)
+    network.shared = torch.nn.Identity()
+    objects, context = torch.rand(5, *SHAPE), torch.randint(3, (4, *SHAPE))
+    expected = predict(network, objects, Contextual(context.float(), draws=2))
+    network.join = lambda groups, inner=network.join: inner(groups.float())
+    assert torch.equal(predict(network, objects, Contextual(context.to(kind), draws=2)), expected)
+    with pytest.raises(RecipeError, match="pool is the number of possible companions and at least 1, got 0"):
+        Contextual(context, pool=0)
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocol_gives_a_distribution_for_every_object_and_leaves_the_network_as_it_was(name):
     objects = torch.rand(11, *SHAPE)

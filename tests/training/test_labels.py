@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import Subset, TensorDataset, random_split
 
+from agrlearn.data.labelled import LabelledSet, unwrapped
 from agrlearn.errors import DataError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.training.loop import fit
@@ -61,3 +62,32 @@ def test_an_empty_validation_set_is_told_before_training(vectors, make_mlp):
     with pytest.raises(DataError, match="validation set is empty"):
         fit(network, vectors, RECIPE, TensorDataset(vectors.objects[:0], vectors.labels[:0]))
     assert torch.equal(network.head.weight, before)
+
+
+def test_sets_that_number_their_classes_differently_are_refused_before_training(vectors, make_mlp):
+    names = [vectors.class_names[label] for label in vectors.labels]
+    without_a = vectors.labels > 0
+    alone = LabelledSet.of(vectors.objects[without_a], [name for name in names if name != "a"])
+    with pytest.raises(DataError, match=r"differently \(a, b, c; b, c\); make the latter .* class_names=train_set"):
+        fit(make_mlp(2), vectors, RECIPE, alone)
+    told = LabelledSet.of(alone.objects, [name for name in names if name != "a"], class_names=vectors.class_names)
+    fit(make_mlp(2), vectors, RECIPE, told)
+
+
+def test_a_subset_of_a_labelled_set_keeps_its_weights_and_classes(vectors, make_mlp):
+    weighted = LabelledSet(vectors.objects, vectors.labels, vectors.class_names, torch.linspace(0, 2, 150))
+    chosen = torch.arange(20, 120)
+    losses = []
+    for data in (
+        weighted.subset(chosen),
+        Subset(weighted, chosen.tolist()),
+        Subset(Subset(weighted, range(150)), chosen),
+    ):
+        history = fit(make_mlp(2), data, RECIPE)
+        losses.append([record.loss for record in history.records])
+    assert losses[0] == losses[1] == losses[2]
+    part, _ = random_split(weighted, [100, 50])
+    assert unwrapped(part).class_names == vectors.class_names
+    pairs = TensorDataset(vectors.objects, vectors.labels)
+    for foreign in (pairs, Subset(pairs, [0, 1])):
+        assert unwrapped(foreign) is foreign

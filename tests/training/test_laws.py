@@ -26,7 +26,7 @@ from agrlearn.seeding import derive_seed, generator
 from agrlearn.training import loop, setup
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.loop import fit
-from agrlearn.training.mixup import mix_groups
+from agrlearn.training.mixup import Mixture, mix_groups
 from agrlearn.training.objective import cross_entropy
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import learning_rate_at
@@ -105,9 +105,36 @@ def test_a_step_with_mixup_descends_the_mixed_loss_of_the_mixed_groups(vectors, 
         assert torch.allclose(mine, other - 0.1 * other.grad, atol=1e-6)
 
 
-def test_mixup_refuses_tokens_with_a_sentence():
+def test_with_mixup_an_answer_is_as_wrong_as_the_share_of_the_label_that_it_misses(vectors, make_mlp):
+    network = make_mlp(1)
+    with torch.no_grad():
+        network.head.bias.copy_(torch.tensor([0.0, 100.0, 0.0]))  # always answers 1
+    state = loop.TrainingState(
+        network, torch.optim.SGD(network.parameters(), lr=0.1), None, loop.EpochTotals.zero(torch.device("cpu"))
+    )
+    labels = torch.tensor([[1], [1], [0], [2]])
+    mixture = Mixture(vectors.objects[:4, None], torch.tensor([1, 2, 3, 0]), 0.25)
+    loop.train_step(
+        network, state, mixture.groups, labels, Recipe(mixup=1), generator(1), torch.Tensor.backward, mixture=mixture
+    )
+    # Right; wrong by its partner's share; wrong; wrong by its own share.
+    assert float(state.totals.wrong) == pytest.approx(0 + 0.75 + 1 + 0.25)
+
+
+@pytest.mark.parametrize("tokens", [torch.int32, torch.int64])
+def test_mixup_refuses_tokens_with_a_sentence(tokens):
     with pytest.raises(RecipeError, match="tokens"):
-        mix_groups(torch.ones(4, 2, 3, dtype=torch.int64), 1.0, generator(0))
+        mix_groups(torch.ones(4, 2, 3, dtype=tokens), 1.0, generator(0))
+
+
+def test_the_critic_reads_objects_of_the_size_that_the_augmentation_gives_them(images):
+    def crop(objects, random):
+        first = int(torch.randint(3, (), generator=random))
+        return objects[..., first : first + 6, :6]
+
+    network = build_network("small-cnn", object_shape=(1, 6, 6), num_classes=4, fold=2, width=4)
+    history = fit(network, images, Recipe(epochs=1, batch_size=16, alpha=0.1), augment=crop)
+    assert history.records[0].information is not None
 
 
 def test_alpha_0_builds_and_runs_no_critic(vectors, make_mlp, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
 from agrlearn.errors import DataError
 from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
@@ -127,6 +127,19 @@ class LabelledSet(Dataset):
         return map_objects(lambda tensor: tensor[index], self.objects), self.labels[index]
 
 
+def unwrapped(dataset: Dataset) -> Dataset:
+    """A Subset of a `LabelledSet`, as torch's random_split makes it, as a `LabelledSet`: with its weights and classes.
+
+    >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
+    >>> unwrapped(Subset(digits, [2, 3])).labels
+    tensor([1, 0])
+    """
+    if type(dataset) is not Subset:  # a class derived from it may do more
+        return dataset
+    whole = unwrapped(dataset.dataset)
+    return whole.subset(torch.as_tensor(dataset.indices)) if isinstance(whole, LabelledSet) else dataset
+
+
 class Batch(NamedTuple):
     """Objects of a step, still flat: (batch_size * fold, ...), with their labels and weights."""
 
@@ -160,6 +173,16 @@ def check_range(labels: Tensor, num_classes: int) -> None:
         raise DataError(
             f"label {wrong} does not fit a network of {num_classes} classes; expected class numbers from 0 to "
             f"{num_classes - 1}"
+        )
+
+
+def check_same_classes(train: LabelledSet, validation: LabelledSet) -> None:
+    """Refuse two sets whose class numbers mean different classes."""
+    if train.class_names != validation.class_names:
+        mine, theirs = (", ".join(found.class_names[:10]) for found in (train, validation))
+        raise DataError(
+            f"the training and the validation set number their classes differently ({mine}; {theirs}); make the latter "
+            "by LabelledSet.of(objects, labels, class_names=train_set.class_names)"
         )
 
 

@@ -13,8 +13,8 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet, check_range, fetch, fetch_each, told_of_lost_workers
 from agrlearn.errors import DataError
 from agrlearn.grouping import Objects
+from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.modes import evaluating
 from agrlearn.prediction.predict import answers_of, probability_type, resolve_protocol
 from agrlearn.prediction.protocols import Answers, PredictionProtocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
@@ -102,7 +102,7 @@ def evaluate(
     if objects is not None:
         stream = predicting(objects, sharded=sharded)
     else:
-        parts = torch.arange(len(labels)).split(max(1, batch_size))
+        parts = list(enumerate(torch.arange(len(labels)).split(max(1, batch_size))))
         mine = parts[rank() :: world_size()] if sharded else parts
         stream = _batch_by_batch(test_set, mine, labels, network.num_classes, predicting, workers)
     total = torch.zeros(len(labels), network.num_classes, dtype=probability_type(network))
@@ -134,7 +134,7 @@ def evaluate(
 def _load(test_set: Dataset, protocol: str | PredictionProtocol) -> tuple[Objects | None, Tensor]:
     """All objects with their labels; or None, and zeros for labels, where batch after batch can be loaded."""
     if isinstance(test_set, LabelledSet):
-        return test_set.objects, test_set.labels
+        return test_set.objects, test_set.labels.cpu()
     count = len(test_set)  # type: ignore[arg-type]
     if resolve_protocol(protocol).tells_slots_apart:
         return fetch(test_set, torch.arange(count))
@@ -142,14 +142,15 @@ def _load(test_set: Dataset, protocol: str | PredictionProtocol) -> tuple[Object
 
 
 def _batch_by_batch(
-    test_set: Dataset, parts: Sequence[Tensor], labels: Tensor, num_classes: int,
-    predicting: Callable[[Objects], Iterator[Answers]], workers: int,
+    test_set: Dataset, parts: Sequence[tuple[int, Tensor]], labels: Tensor, num_classes: int,
+    predicting: Callable[..., Iterator[Answers]], workers: int,
 ) -> Iterator[Answers]:  # fmt: skip
-    """Answers about the objects of each part, which is loaded for it and forgotten; its labels go into `labels`."""
-    for indices, (objects, found) in zip(parts, fetch_each(test_set, parts, workers=workers), strict=True):
+    """Answers about the objects of each numbered part, loaded for it and forgotten; its labels go into `labels`."""
+    loaded = fetch_each(test_set, [indices for _, indices in parts], workers=workers)
+    for (number, indices), (objects, found) in zip(parts, loaded, strict=True):
         check_range(found, num_classes)
         labels[indices] = found
-        for answers in predicting(objects):
+        for answers in predicting(objects, first_batch=number):
             yield answers._replace(objects=indices[answers.objects])
 
 

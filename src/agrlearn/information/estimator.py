@@ -25,7 +25,7 @@ _VALIDATION_SHARE = 8  # one in eight samples of a part decides when its critic 
 _AVERAGING = 0.98  # the critic that is kept is an average over about the last 50 steps
 _VALIDATION_AT_MOST = 1024
 _WARM_UP = 20
-_ORDER, _CRITIC, _BATCHES = range(3)  # random streams
+_ORDER, _CRITIC, _BATCHES, _LAYERS = range(4)  # random streams
 
 
 def estimate(
@@ -84,6 +84,7 @@ def estimate(
     if len(kept) < _FEWEST_SAMPLES * parts:
         raise DataError(f"expected at least {_FEWEST_SAMPLES * parts} samples, got {len(kept)} beside their copies")
     if callable(critic):
+        _refuse_batch_norm(critic)
         xs, ys = (_as_tensor(values)[torch.from_numpy(kept)] for values in (x, y))
     else:
         look_up(CRITICS, critic, "critic")
@@ -91,8 +92,9 @@ def estimate(
     order = torch.randperm(len(xs), generator=generator(seed, _ORDER)).chunk(parts)
     critics = [_fresh_critic(critic, xs, ys, derive_seed(seed, _CRITIC, number)) for number in range(parts)]
     curves = []
-    with _progress_bar(progress) as bar:
+    with torch.random.fork_rng(devices=[]), _progress_bar(progress) as bar:
         for number, part in enumerate(order):
+            torch.manual_seed(derive_seed(seed, _LAYERS, number))
             task = bar.add_task(f"critic {number + 1} of {parts}", total=steps)
             advance = partial(bar.advance, task, LOOK_EVERY)
             random = generator(seed, _BATCHES, number)
@@ -113,6 +115,15 @@ def _check(training: Training, parts: int) -> None:
         raise RecipeError(
             "expected parts of at least 3, a batch_size of at least 2, and shifts, steps, patience and learning_rate "
             f"above 0, got {parts}, {training.batch_size}, {', '.join(map(str, counts))} and {training.learning_rate}"
+        )
+
+
+def _refuse_batch_norm(critic: Callable[[Tensor, Tensor], Tensor]) -> None:
+    layers = critic.modules() if isinstance(critic, nn.Module) else ()
+    if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training for layer in layers):
+        raise RecipeError(
+            "the critic normalises over batches, and matching pairs pass it in other batches than independent ones, so "
+            "it would tell them apart by that; use LayerNorm instead, or put the layers into eval mode"
         )
 
 

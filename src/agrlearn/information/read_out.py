@@ -10,6 +10,7 @@ from torch import Tensor
 from agrlearn.information.bounds import Bound, info_nce, log_mean_exp
 from agrlearn.information.pair_critics import PairCritic, SeparableCritic
 from agrlearn.information.pairs import Scores, all_pairs, shifted
+from agrlearn.modes import evaluating
 
 _PAIRS_AT_MOST = {True: 2**24, False: 2**17}  # for separable critics, and for others, whose pairs cost a network each
 # The log of the pairs is about 2 times that of the samples. Of 1, 1.5 and 2, this one kept the best critics of Gaussian
@@ -88,4 +89,5 @@ def _scores(critic: PairCritic, x: Tensor, y: Tensor) -> Scores:
     """Joint scores (m,), and marginal scores (m, partners)."""
     partners = min(len(x) - 1, max(1, _PAIRS_AT_MOST[isinstance(critic, SeparableCritic)] // len(x)))
     scores = all_pairs if partners == len(x) - 1 else shifted
-    return scores(critic, *critic.parts(x, y), partners)
+    with evaluating(critic.modules()):
+        return scores(critic, *critic.parts(x, y), partners)

@@ -61,6 +61,8 @@ class AggregatedClassifier(nn.Module):
         self.slot_weights = _find_slot_weights(self.join, encoder) if slot_weights is None else tuple(slot_weights)
         self.description: dict[str, object] | None = None
         """How the catalogue builds this network again, as JSON; None for a network of the user's own."""
+        self.initial_seed: int | None = None
+        """The seed of its initial weights, where the catalogue drew them."""
         self.conversion: object | None = None
         """What `aggregate` changed to make this network; None for a network that was built so."""
 

@@ -73,6 +73,7 @@ def build_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(_SEED_PURPOSE, seed))
         network = builder(tuple(object_shape), num_classes, fold, **options)
+    network.initial_seed = seed
     network.description = {
         "network": name,
         "object_shape": list(object_shape),

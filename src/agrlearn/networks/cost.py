@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from agrlearn.networks.modes import evaluating
+from agrlearn.modes import evaluating
 
 
 def count_parameters(module: nn.Module) -> int:

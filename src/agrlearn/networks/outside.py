@@ -84,6 +84,7 @@ def build_outside(
         if not tokens:
             standardize = Standardize(object_shape[0])
             network.shared = nn.Sequential(standardize if objects is None else standardize.fit(objects), network.shared)
+    network.initial_seed = seed
     network.description = {
         "network": name, "object_shape": list(object_shape), "num_classes": num_classes, "fold": fold, "tokens": tokens,
         **({"slot_blind": network.slot_blind} if tokens else {}), **options,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from agrlearn.errors import RunError
 from agrlearn.grouping import replicate
+from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 
 _OPSET = 20
@@ -53,29 +54,34 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
         import onnxruntime
     except ImportError:
         raise RunError("the export needs onnx, onnxscript and onnxruntime: pip install 'agrlearn[onnx]'") from None
-    model = (GroupModel if groups else ReplicatedModel)(network).eval()
+    model = (GroupModel if groups else ReplicatedModel)(network)
     inputs = replicate(objects, network.fold) if groups else objects
     assert isinstance(inputs, Tensor)
     inputs = inputs.contiguous()
-    names: dict[str, Any] = {
-        "input_names": ["groups" if groups else "objects"],
-        "output_names": ["probabilities"],
-        "dynamic_shapes": ({0: torch.export.Dim.DYNAMIC},),
-    }
-    size = sum(tensor.numel() * tensor.element_size() for tensor in network.state_dict().values())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own, about the libraries it uses
-        program = torch.onnx.export(model, (inputs[:2],), dynamo=True, opset_version=_OPSET, verbose=False, **names)
-    assert program is not None
-    program.save(str(path), external_data=size > _LARGEST_SINGLE_FILE)
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    difference = 0.0
-    for count in sorted({1, 2, len(inputs)}):
-        [theirs] = session.run(None, {names["input_names"][0]: inputs[:count].numpy()})
-        with torch.no_grad():
-            ours = model(inputs[:count])
-        difference = max(difference, float((ours - torch.from_numpy(theirs)).abs().max()))
+    with evaluating(model.modules()):
+        _write(model, inputs, path, "groups" if groups else "objects")
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        difference = 0.0
+        for count in sorted({1, 2, len(inputs)}):
+            [theirs] = session.run(None, {session.get_inputs()[0].name: inputs[:count].numpy()})
+            with torch.no_grad():
+                ours = model(inputs[:count])
+            difference = max(difference, float((ours - torch.from_numpy(theirs)).abs().max()))
     if not difference <= _TOLERANCE:
         path.unlink(missing_ok=True)
         raise RunError(f"the ONNX model differs from PyTorch by {difference:.2g}, so it was not kept")
     return difference
+
+
+def _write(model: nn.Module, inputs: Tensor, path: Path, input_name: str) -> None:
+    names: dict[str, Any] = {
+        "input_names": [input_name],
+        "output_names": ["probabilities"],
+        "dynamic_shapes": ({0: torch.export.Dim.DYNAMIC},),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own, about the libraries it uses
+        program = torch.onnx.export(model, (inputs[:2],), dynamo=True, opset_version=_OPSET, verbose=False, **names)
+    assert program is not None
+    size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    program.save(str(path), external_data=size > _LARGEST_SINGLE_FILE)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from agrlearn.errors import RecipeError, ShapeError, look_up
 from agrlearn.grouping import Objects, count_objects
+from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.modes import evaluating
 from agrlearn.prediction.protocols import PROTOCOLS, Answers, Contextual, PredictionProtocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.seeding import generator
@@ -67,10 +67,13 @@ def answers_of(
     seed: int = 0,
     allow_slot_blind: bool = False,
     sharded: bool = False,
+    first_batch: int = 0,
 ) -> Iterator[Answers]:
     """Every answer by itself, batch after batch: what `predict` averages. The arguments are those of `predict`.
 
-    Between two batches the network is in the mode it was in; many small ones are faster in eval mode.
+    Where the objects are part of more, `first_batch` is how many batches come before them: each batch has draws of a
+    stochastic bottleneck of its own. Between two batches the network is in the mode it was in; many small ones are
+    faster in eval mode.
     """
     chosen = resolve_protocol(protocol)
     if chosen.tells_slots_apart and network.slot_blind and network.fold > 1 and not allow_slot_blind:
@@ -85,10 +88,13 @@ def answers_of(
         raise ShapeError(f"batch_size is the number of groups per pass and at least 1, got {batch_size}")
     if samples < 0:
         raise RecipeError(f"samples is a number of draws, or 0 for the mean of the bottleneck, got {samples}")
-    random = generator(seed)
+    random, current = generator(seed), None
     precision = probability_type(network)
 
-    def classify(shared: Objects, *, replicated: bool = False) -> Tensor:
+    def classify(shared: Objects, *, replicated: bool = False, batch: int | None = None) -> Tensor:
+        nonlocal random, current
+        if batch is not None and batch != current:
+            random, current = generator(seed, 1 + first_batch + batch), batch
         t = network.bottleneck_of_one(shared) if replicated else network.bottleneck_from(shared)
         if samples == 0 or network.noise == 0:
             return network.heads(t).softmax(dim=-1, dtype=precision).cpu()

@@ -28,10 +28,11 @@ class Answers(NamedTuple):
 class Classify(Protocol):
     """What `predict` hands to a protocol: the way from the shared layers' output to the heads' answers."""
 
-    def __call__(self, shared: Objects, *, replicated: bool = False) -> Tensor:
+    def __call__(self, shared: Objects, *, replicated: bool = False, batch: int | None = None) -> Tensor:
         """Groups of objects that have passed the shared layers -> (groups, fold, classes) probabilities.
 
-        With `replicated`, single objects instead, each of which stands in every slot of its own group.
+        With `replicated`, single objects instead, each of which stands in every slot of its own group. `batch` is the
+        number of the batch, from which draws of a stochastic bottleneck are made, whatever process makes them.
         """
         ...
 
@@ -69,8 +70,8 @@ class Replicated:
         self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
     ) -> Iterator[Answers]:
         slots = torch.arange(network.fold)
-        for indices in torch.arange(count_objects(objects)).split(batch_size)[mine]:
-            probabilities = classify(_shared(network, objects, indices), replicated=True)
+        for number, indices in list(enumerate(torch.arange(count_objects(objects)).split(batch_size)))[mine]:
+            probabilities = classify(_shared(network, objects, indices), replicated=True, batch=number)
             yield Answers(
                 indices.repeat_interleave(network.fold), slots.repeat(len(indices)), probabilities.flatten(0, 1)
             )
@@ -112,7 +113,7 @@ class Batched:
                 arrangement = torch.randperm(count, generator=random) if draw else torch.arange(count)
                 filled = arrangement[torch.arange(-(-count // fold) * fold) % count]
                 arranged = take(shared, filled) if draw or len(filled) > count else shared
-                probabilities = classify(group(arranged, fold)).flatten(0, 1)[:count]
+                probabilities = classify(group(arranged, fold), batch=number).flatten(0, 1)[:count]
                 yield Answers(indices[arrangement], torch.arange(count) % fold, probabilities)
 
 
@@ -139,6 +140,8 @@ class Contextual:
         _check_draws(self.draws)
         if count_objects(self.context) == 0:
             raise ShapeError("the context is empty; Contextual prediction needs training objects")
+        if self.pool < 1:
+            raise RecipeError(f"pool is the number of possible companions and at least 1, got {self.pool}")
 
     def passes_per_object(self, fold: int) -> float:
         return float(self.draws)
@@ -161,7 +164,7 @@ class Contextual:
                 slot = draw % fold
                 chosen = torch.randint(len(pool), (count * fold,), generator=random)
                 groups = _seat(shared, group(take(companions, chosen), fold), slot)
-                yield Answers(indices, torch.full((count,), slot), classify(groups)[:, slot])
+                yield Answers(indices, torch.full((count,), slot), classify(groups, batch=number)[:, slot])
 
 
 def _shared(network: AggregatedClassifier, objects: Objects, indices: Tensor) -> Objects:
@@ -172,11 +175,14 @@ def _shared(network: AggregatedClassifier, objects: Objects, indices: Tensor) ->
 def _seat(objects: Objects, groups: Objects, slot: int) -> Objects:
     """The groups with each of the objects in `slot` of its own group."""
     if isinstance(groups, Tensor):
-        groups[:, slot] = first_tensor(objects)
-    else:
-        for name, tensor in groups.items():
-            tensor[:, slot] = objects[name]  # type: ignore[index]
-    return groups
+        return _seat_tensor(first_tensor(objects), groups, slot)
+    return {name: _seat_tensor(objects[name], tensor, slot) for name, tensor in groups.items()}  # type: ignore[index]
+
+
+def _seat_tensor(objects: Tensor, groups: Tensor, slot: int) -> Tensor:
+    seated = groups.to(torch.promote_types(groups.dtype, objects.dtype))  # fractions are not cut to whole numbers
+    seated[:, slot] = objects
+    return seated
 
 
 def _concatenate(parts: list[Objects]) -> Objects:

@@ -201,8 +201,12 @@ def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
 
 def _with_defaults(identity: dict[str, Any], mine: dict[str, Any]) -> dict[str, Any]:
     """An identity that an earlier version wrote, with the values that newer settings had by default."""
-    # Augmentations were not written down at first, and may have been this one.
-    defaults = {"precision": "32-true", "augmentation": mine.get("augmentation"), **identity}
+    # These were not written down at first, and may have been what they are now.
+    unknown = {name: mine.get(name) for name in ("augmentation", "seed of the initial weights")}
+    defaults = {"precision": "32-true", **unknown, **identity}
+    network = identity.get("network")
+    if isinstance(network, dict) and "parameters" in network and isinstance(mine["network"], dict):  # of the user's own
+        defaults["network"] = {name: mine["network"].get(name) for name in ("noise", "join", "layers")} | network
     return defaults | {"recipe": json.loads(Recipe().model_dump_json()) | identity.get("recipe", {})}
 
 

@@ -19,7 +19,7 @@ class EpochRecord:
     loss: float
     """Mean cross-entropy per group, summed over slots, in nats."""
     train_error: float
-    """Share of wrong answers in training, over all slots."""
+    """Share of wrong answers in training, over all slots; with mixup, a slot's two labels count by their shares."""
     information: float | None
     """Mean of the penalty J in nats (None at alpha 0). With a deterministic encoder it is a regularizer, not I(X;T)."""
     log_groups: float

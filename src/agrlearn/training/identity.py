@@ -1,6 +1,8 @@
 """What makes a run this run, by which its directory knows it again."""
 
 import functools
+import hashlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +19,28 @@ def identity_of(
     network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
     augment: Callable | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What makes a run this run: two runs of equal identity reach equal weights."""
-    own = {"network": type(network).__name__, "fold": network.fold, "parameters": count_parameters(network)}
+    """What makes a run this run, as far as it can be told: of a network of the user's own, not its initial weights."""
     return {
         "precision": engine.strategy.precision.precision,
         "recipe": recipe.model_dump(),
-        "network": network.description or own,
+        "network": network.description or _described(network),
+        "seed of the initial weights": network.initial_seed,
         "training data": _fingerprint(train_set),
         "validation data": None if validation_set is None else _fingerprint(validation_set),
         "augmentation": None if augment is None else _told(augment),
+    }
+
+
+def _described(network: AggregatedClassifier) -> dict[str, Any]:
+    """What tells a network that is not of the catalogue from others."""
+    layers = re.sub(r"0x[0-9a-fA-F]+", "", repr(network))  # without addresses in memory, which no other process has
+    return {
+        "network": type(network).__name__,
+        "fold": network.fold,
+        "parameters": count_parameters(network),
+        "noise": network.noise,
+        "join": _told(network.join),
+        "layers": hashlib.sha256(layers.encode()).hexdigest()[:16],
     }
 
 
@@ -34,10 +49,10 @@ def _fingerprint(dataset: Dataset) -> str:
     return f"{len(dataset)} objects{digest}"  # type: ignore[arg-type]
 
 
-def _told(augment: Any) -> str:
-    """What an augmentation is called, with the plain values that it is bound to; objects tell their kind alone."""
-    if isinstance(augment, functools.partial):
-        bound = [*enumerate(augment.args), *augment.keywords.items()]
+def _told(function: Any) -> str:
+    """What a function is called, with the plain values that it is bound to; objects tell their kind alone."""
+    if isinstance(function, functools.partial):
+        bound = [*enumerate(function.args), *function.keywords.items()]
         plain = [f"{name}={value!r}" for name, value in bound if isinstance(value, str | int | float)]
-        return f"{_told(augment.func)}({', '.join(plain)})"
-    return str(getattr(augment, "__qualname__", type(augment).__qualname__))
+        return f"{_told(function.func)}({', '.join(plain)})"
+    return str(getattr(function, "__qualname__", type(function).__qualname__))

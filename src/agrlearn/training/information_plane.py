@@ -14,8 +14,8 @@ from agrlearn.information.plane import (
     leave_one_out_bounds,
     leave_one_out_label_information,
 )
+from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.modes import evaluating
 from agrlearn.seeding import generator
 
 _GROUPS_AT_MOST = 2048

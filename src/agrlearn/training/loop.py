@@ -11,7 +11,14 @@ import torch
 from lightning_fabric import Fabric
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, batches, check_range, told_of_lost_workers
+from agrlearn.data.labelled import (
+    LabelledSet,
+    batches,
+    check_range,
+    check_same_classes,
+    told_of_lost_workers,
+    unwrapped,
+)
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
@@ -80,6 +87,8 @@ def fit(
         checkpoint_seconds: time between checkpoints within an epoch.
     """
     recipe = recipe or Recipe()
+    train_set = unwrapped(train_set)
+    validation_set = None if validation_set is None else unwrapped(validation_set)
     engine = fabric or Fabric(devices=1)
     sampler = GroupBatchSampler(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
@@ -107,7 +116,7 @@ def _train(
     if not network.training:
         network.train()
     module, optimizer = engine.setup(network, make_optimizer(network, recipe))
-    regularizer = make_regularizer(network, train_set, recipe, engine.device) if recipe.alpha > 0 else None
+    regularizer = make_regularizer(network, train_set, recipe, engine.device, augment) if recipe.alpha > 0 else None
     totals = EpochTotals.zero(engine.device)
     state = TrainingState(network, optimizer, regularizer, totals, engine.strategy.precision)
     if run is not None and checkpoint is not None:
@@ -175,6 +184,8 @@ def _train(
         network.load_state_dict(state.best_weights)
     if run is not None and engine.is_global_zero:
         save(network, run.path / NETWORK_FILE, class_names=getattr(train_set, "class_names", ()))
+    if _agree(False, interrupt.requested, 0, engine)[1]:  # in the last epoch's evaluation, after the last step
+        raise KeyboardInterrupt
     return History(tuple(state.records), state.seconds, was_finished)
 
 
@@ -226,6 +237,8 @@ def _check(
             f"the data set has {train_set.num_classes} classes, the network {network.num_classes}; "
             f"build it with num_classes={train_set.num_classes}"
         )
+    if isinstance(train_set, LabelledSet) and isinstance(validation_set, LabelledSet):
+        check_same_classes(train_set, validation_set)
     if validation_set is not None and len(validation_set) == 0:  # type: ignore[arg-type]
         raise DataError("the validation set is empty; pass at least one object, or none at all as None")
     if recipe.patience is not None and validation_set is None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.errors import RecipeError
-from agrlearn.grouping import Objects
+from agrlearn.grouping import TOKEN_TYPES, Objects
 
 
 class Mixture(NamedTuple):
@@ -28,7 +28,7 @@ def mix_groups(groups: Objects, strength: float, generator: torch.Generator) -> 
     >>> mixed.groups.shape, sorted(mixed.partners.tolist())
     (torch.Size([4, 2, 3]), [0, 1, 2, 3])
     """
-    if not isinstance(groups, Tensor) or groups.dtype == torch.int64:
+    if not isinstance(groups, Tensor) or groups.dtype in TOKEN_TYPES:
         raise RecipeError("mixup averages objects, which tokens cannot be; leave mixup at 0")
     seed = int(torch.randint(2**62, (), generator=generator))
     share = random.Random(seed).betavariate(strength, strength)

@@ -32,7 +32,7 @@ class Recipe(BaseModel):
     """Parts into which a batch is cut to save memory; the step is taken on their sum. J and batch normalisation see one
     part at a time."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Decides the initial weights, the groups and every other random choice."""
+    """Decides the groups and every other random choice of training, and on the command line the initial weights."""
 
     optimizer: Literal["sgd", "adam"] = "sgd"
     """Of the main network. Adam usually wants a learning rate near 0.001."""

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -11,12 +11,12 @@ from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
-from agrlearn.grouping import group
+from agrlearn.grouping import Objects, group
 from agrlearn.information.critics import critic_for
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import standardizers
-from agrlearn.seeding import derive_seed
+from agrlearn.seeding import derive_seed, generator
 from agrlearn.training.recipe import Recipe
 
 _CRITIC = 3  # keeps the critic's initial weights apart from the random streams of a step
@@ -58,10 +58,13 @@ def learning_rate_at(recipe: Recipe, epoch: float) -> float:
 
 
 def make_regularizer(
-    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device
-) -> InformationRegularizer:
+    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device,
+    augment: Callable[[Objects, torch.Generator], Objects] | None = None,
+) -> InformationRegularizer:  # fmt: skip
     """A regularizer with a fresh critic that fits the network and its objects; the same for the same seed."""
     objects, _ = fetch(train_set, torch.arange(network.fold))
+    if augment is not None:  # which may change their size
+        objects = augment(objects, generator(recipe.seed))
     prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(recipe.seed, 0, 0, _CRITIC))

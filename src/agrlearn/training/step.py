@@ -72,7 +72,9 @@ def train_step(
                     objective = objective + ranks * recipe.alpha * information
             backward(objective * ((end - first) / len(labels)))
         state.totals.loss += loss.detach() * (end - first)
-        state.totals.wrong += (logits.detach().argmax(dim=-1) != labels[some]).sum()
+        chosen = logits.detach().argmax(dim=-1)
+        for proportion, target, _ in targets:
+            state.totals.wrong += proportion * (chosen != target[some]).sum()
         state.totals.groups += end - first
     state.optimizer.step()
 

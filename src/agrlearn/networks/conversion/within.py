@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import Objects
+from agrlearn.modes import evaluating
 from agrlearn.networks.conversion.tracing import call
-from agrlearn.networks.modes import evaluating
 
 
 class ReachedError(BaseException):

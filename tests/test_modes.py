@@ -6,9 +6,9 @@ from torch import nn
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.grouping import group
+from agrlearn.modes import evaluating
 from agrlearn.networks.convert import aggregate
 from agrlearn.networks.cost import count_multiply_adds
-from agrlearn.networks.modes import evaluating
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
