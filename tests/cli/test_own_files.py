@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 
 import numpy
 import pytest
@@ -223,6 +224,39 @@ def test_a_table_to_predict_may_have_an_empty_label_column(tmp_path):
     preparation = open_source(str(tmp_path / "t.csv")).preparation
     write_rows(tmp_path / "new.csv", ["a", "label"], [[3.5, ""], [4.5, " "]])
     assert open_source(str(tmp_path / "new.csv"), preparation=preparation).unseen.objects.tolist() == [[3.5], [4.5]]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_label_that_is_not_a_number_is_missing(kind, tmp_path):
+    file = tmp_path / f"t.{kind}"
+    labels = [1.0, 0.0, math.nan, None]
+    if kind == "jsonl":
+        file.write_text("".join(json.dumps({"x": 1, "label": label}) + "\n" for label in labels))
+    else:
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table({"x": [1, 2, 3, 4], "label": labels}), file)
+    with pytest.raises(DataError, match="row 3: the column 'label' is empty"):
+        open_source(str(file))
+    source = open_source(str(file), skip_bad=True)
+    assert source.labelled(source.train).class_names == ("0.0", "1.0")
+    assert [bad.where for bad in source.bad] == ["row 3", "row 4"]
+
+
+def test_labels_do_not_matter_to_prediction(tmp_path):
+    write_rows(tmp_path / "t.csv", ["x", "label"], [[number, "ab"[number % 2]] for number in range(20)])
+    run = tmp_path / "run"
+    assert call("train", tmp_path / "t.csv", "--run-dir", run, *FAST) == 0
+    found = []
+    for name, labels in {"whole": "aba", "missing": ["a", "", "b"], "unknown": "xyz", "empty": ["", "", ""]}.items():
+        write_rows(tmp_path / f"{name}.csv", ["x", "label"], zip((3, 5, 7), labels, strict=True))
+        for context in ((), ("--protocol", "contextual", "--context", tmp_path / f"{name}.csv")):
+            assert call("predict", run, tmp_path / f"{name}.csv", *context) == 0
+            assert len((run / "predictions.csv").read_text().splitlines()) == 4
+        assert call("predict", run, tmp_path / f"{name}.csv", "--skip-bad") == 0
+        found.append((run / "predictions.csv").read_text())
+    assert len(set(found)) == 1
 
 
 def test_a_long_text_is_read(tmp_path):

@@ -6,6 +6,7 @@ import warnings
 import numpy
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import TensorDataset
 
 from agrlearn.data.arrays import objects_from_array
@@ -155,6 +156,45 @@ def test_files_that_are_missing_or_of_another_kind_get_a_sentence(tmp_path):
         open_source(str(tmp_path / "notes.txt"))
     with pytest.raises(UnknownNameError, match="did you mean 'digits'"):
         open_source("digit")
+
+
+def test_endings_in_capitals_are_those_in_small_letters(tmp_path):
+    (tmp_path / "T.CSV").write_text("x,label\n1,a\n2,b\n")
+    assert open_source(str(tmp_path / "T.CSV")).train.objects.tolist() == [[1], [2]]
+    numpy.savez(tmp_path / "a.npz", x=numpy.ones((3, 2)))
+    (tmp_path / "a.npz").rename(tmp_path / "A.NPZ")
+    assert open_source(str(tmp_path / "A.NPZ")).train.objects.shape == (3, 2)
+
+
+def test_data_without_labels_are_told_how_their_kind_gets_them(tmp_path):
+    (tmp_path / "t.csv").write_text("x,class\n1,a\n2,b\n")
+    told = open_source(str(tmp_path / "t.csv")).preparation
+    numpy.savez(tmp_path / "new.npz", x=numpy.ones((3, 2)))
+    (tmp_path / "without.csv").write_text("x\n1\n")
+    (tmp_path / "blank.csv").write_text("x,class\n1,\n")
+    (tmp_path / "images").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "images" / "one.png")
+    for name, advice in {
+        "new.npz": "add an array y with one label for each object",
+        "without.csv": "fill a column called 'class', with a label in every row",
+        "blank.csv": "fill a column called 'class', with a label in every row",
+        "images": "put the images of each class into a folder that is called like the class",
+    }.items():
+        source = open_source(str(tmp_path / name), preparation=told)
+        with pytest.raises(DataError, match=f"{name} has no labels; {advice}"):
+            source.labelled(source.unseen)
+
+
+def test_objects_are_read_without_labels_whatever_the_labels_are(tmp_path):
+    numpy.savez(tmp_path / "a.npz", x=numpy.ones((3, 2)), y=numpy.array(["a", None], dtype=object))
+    (tmp_path / "a.csv").write_text("x,label\n1,\n2,b\n3,?\n")
+    for number, folder in enumerate(("train/cat", "train/dog", "test/cat")):
+        (tmp_path / "images" / folder).mkdir(parents=True)
+        Image.new("L", (4, 4), number).save(tmp_path / "images" / folder / "one.png")
+    for name, count in {"a.npz": 3, "a.csv": 3, "images": 1}.items():
+        with pytest.raises(DataError):
+            open_source(str(tmp_path / name))
+        assert len(open_source(str(tmp_path / name), labels=False).unseen.objects) == count
 
 
 @pytest.mark.parametrize("option", ["image_size", "text_column", "label_column"])

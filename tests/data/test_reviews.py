@@ -32,6 +32,7 @@ def test_sentences_are_split_at_line_feeds_alone_and_a_tenth_is_held_out(small_s
     assert (train.labels.bincount() + test.labels.bincount(minlength=2)).tolist() == [20, 10]
     assert train.class_names == ("negative", "positive")
     assert {"n't", "?", "caf", "plot"} <= set(source.preparation["words"])
+    assert source.preparation["cleaning"] == "kim"
 
 
 def test_altered_and_missing_files_get_a_sentence(small_set, tmp_path):

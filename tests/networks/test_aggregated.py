@@ -1,6 +1,8 @@
 """The main network: encoder, bottleneck and heads."""
 
 import copy
+import inspect
+import math
 
 import pytest
 import torch
@@ -184,9 +186,44 @@ def test_standardize_gives_zero_mean_and_unit_spread_and_survives_constants():
     assert torch.equal(result[:, 1], torch.zeros(5000, 4, 4))
 
 
+def test_standardize_learns_from_numbers_however_small_they_are():
+    numbers = torch.tensor([[1e-9, 5.0, 3e-30], [3e-9, 5.0 + 1e-5, 1e-30]]).repeat(50, 1)
+    result = Standardize(3).fit(numbers)(numbers)
+    assert torch.allclose(result.abs(), torch.ones(100, 3), atol=0.1)
+    assert torch.allclose(result.mean(dim=0), torch.zeros(3), atol=0.1)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1 / 3, 123.456, -7.7e5, 1e-9, 1e-44, 1.7e9])
+@pytest.mark.parametrize("count", [3, 100_001, 4_000_000])
+def test_standardize_takes_no_rounding_for_a_spread(constant, count):
+    numbers = torch.full((count, 1), constant)
+    layer = Standardize(1).fit(numbers)
+    assert layer.spread.item() == 1
+    assert layer(numbers[:1]).item() == 0
+    numbers[::2] = torch.nextafter(numbers[0], torch.tensor(torch.inf))
+    layer.fit(numbers)
+    assert layer.spread.item() == 1
+    assert torch.isfinite(layer(numbers[:2])).all()
+
+
 def test_groups_of_the_wrong_fold_are_refused_with_what_to_do():
     with pytest.raises(ShapeError, match=r"fold=2 objects, got 3.*group\(objects, fold=2\)"):
         build_network("mlp", object_shape=(6,), num_classes=3, fold=2)(torch.zeros(4, 3, 6))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_sizes_that_no_network_has_get_a_sentence(name):
+    parameters = inspect.signature(NETWORKS[name]).parameters
+    sizes = {option for option, parameter in parameters.items() if type(parameter.default) is int} - {"fold"}
+    told = {"object_shape": SHAPES[name], "num_classes": 5}
+    for option in sizes:
+        least = 0 if option in ("join_after", "vocabulary") else 1
+        for value in (least - 1, -3, 2.5, True):
+            with pytest.raises(RecipeError, match=f"{option} of {name} is a whole number from {least} up, got {value}"):
+                build_network(name, **{**told, **OPTIONS.get(name, {}), option: value})
+    for noise in (-1, math.nan, math.inf):
+        with pytest.raises(RecipeError, match=f"noise of {name} is a standard deviation from 0 up, got {noise}"):
+            build_network(name, **{**told, **OPTIONS.get(name, {}), "noise": noise})
 
 
 def test_unknown_names_list_the_choices():

@@ -13,6 +13,7 @@ from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import ConversionError, UnknownNameError
 from agrlearn.grouping import count_objects, group, map_objects, replicate, ungroup
 from agrlearn.networks.conversion.tracing import call
+from agrlearn.networks.conversion.widening import widen_input
 from agrlearn.networks.convert import aggregate
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual, Replicated
@@ -265,6 +266,14 @@ def test_the_layers_before_a_join_learn_and_their_running_statistics_see_only_re
     network(torch.rand(4, 2, 3, 8, 8)).sum().backward()
     assert norm.num_batches_tracked.item() == before + 1
     assert norm.weight.grad is not None
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(3), nn.Linear(3, 4), nn.Conv1d(3, 4, 2), nn.LSTM(3, 4)])
+def test_a_frozen_layer_stays_frozen_when_it_is_widened(layer, frozen):
+    widened = copy.deepcopy(layer).requires_grad_(not frozen)
+    widen_input("layer", widened, 2)
+    assert [parameter.requires_grad for parameter in widened.parameters()] == [not frozen] * len([*layer.parameters()])
 
 
 def test_an_aggregated_model_trains_with_fit_and_resumes(tmp_path):

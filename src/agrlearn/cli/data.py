@@ -137,14 +137,21 @@ def tell_about(source: "Source", bad_file: Path | None = None) -> None:
         print(f"{source.name}: left out {len(source.bad)} that cannot be read{where}")
 
 
-def open_like_training(data: str, run_dir: Path, *, skip_bad: bool = False, data_dir: Path | None = None) -> "Source":
-    """Data for a trained network: they become objects as its training data did."""
+def open_like_training(
+    data: str, run_dir: Path, *, skip_bad: bool = False, data_dir: Path | None = None, labels: bool = True
+) -> "Source":
+    """Data for a trained network: they become objects as its training data did.
+
+    Args:
+        labels: False reads the objects alone.
+    """
     from agrlearn.data.catalogue import open_source
     from agrlearn.data.download import DownloadError, no_downloads
 
     about = read_note(run_dir)
     before = about.data_dir if about else None
-    opened = functools.partial(open_source, data, preparation=about.preparation if about else None, skip_bad=skip_bad)
+    preparation = about.preparation if about else None
+    opened = functools.partial(open_source, data, preparation=preparation, skip_bad=skip_bad, labels=labels)
     if data_dir is None and before is not None and Path(before).is_dir():
         try:
             # A stranger's run may name any folder: what lies there is read, but nothing is written there.

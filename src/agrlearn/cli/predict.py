@@ -20,7 +20,7 @@ def predict(
     output: Path | None = None,
     options: Annotated[PredictionOptions, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
-    """Predict every object of DATA with the network of RUN.
+    """Predict every object of DATA with the network of RUN. Labels in DATA, whole or not, do not matter.
 
     The CSV file has a line for each object, in order: its number in DATA (from 0, counting what is left out), its row
     or file where DATA is a table or a folder, the most probable class, that class's probability, and the probability
@@ -49,7 +49,7 @@ def predict(
     from agrlearn.prediction.predict import predict as predict_objects
 
     built, class_names = open_run(run, options.network)
-    source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir)
+    source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir, labels=False)
     file = output or run / "predictions.csv"
     left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
     tell_about(source, left_out)

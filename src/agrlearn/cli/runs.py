@@ -128,7 +128,8 @@ def make_protocol(name: str, run_dir: Path, options: PredictionOptions) -> "Pred
 
     def contextual() -> Contextual:
         if options.context:
-            companions = open_like_training(options.context, run_dir, data_dir=options.data_dir).train.objects
+            source = open_like_training(options.context, run_dir, data_dir=options.data_dir, labels=False)
+            companions = source.train.objects
         else:
             companions = training_objects(run_dir, options.data_dir, otherwise="name them with --context")
         return Contextual(companions, draws=options.draws, seed=options.seed)

@@ -83,8 +83,12 @@ def check_finite(objects: Tensor, *, origin: str = "the data set") -> None:
             raise DataError(f"{origin}: object {row} holds NaN or infinite values; mend or remove it")
 
 
-def read_npz(path: Path) -> Part:
-    """The arrays `x` and, where there is one, `y` of an .npz file; pickled objects are refused."""
+def read_npz(path: Path, *, labels: bool = True) -> Part:
+    """The arrays `x` and, where there is one, `y` of an .npz file; pickled objects are refused.
+
+    Args:
+        labels: False leaves `y` unread.
+    """
     if not path.is_file():
         raise DataError(f"{path} is not a file; expected an .npz file with arrays x and y")
     try:
@@ -98,7 +102,7 @@ def read_npz(path: Path) -> Part:
         with numpy.load(path, allow_pickle=False) as arrays:
             if "x" not in arrays:
                 raise DataError(f"{path} has no array called x; it holds: {', '.join(arrays) or 'nothing'}")
-            x, y = arrays["x"], arrays.get("y")
+            x, y = arrays["x"], arrays.get("y") if labels else None
     except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, OSError, MemoryError, SyntaxError) as error:
         if isinstance(error, DataError):
             raise

@@ -26,6 +26,7 @@ def open_source(
     text_column: str | None = None,
     label_column: str | None = None,
     skip_bad: bool = False,
+    labels: bool = True,
     preparation: dict[str, Any] | None = None,
 ) -> Source:
     """A data set by name, or the user's own: an .npz file, a table, or a folder of class folders of images.
@@ -36,6 +37,7 @@ def open_source(
         image_size: pixels a side to which a folder's images are brought; 32 by default. Refused for other data.
         text_column, label_column: of a table, where they are not to be guessed. Refused for other data.
         skip_bad: leave out what cannot be read instead of refusing the whole; `Source.bad` lists it.
+        labels: False reads the objects alone, as prediction needs them: whatever labels there are do not matter.
         preparation: `Source.preparation` of the data a network was trained on, so that these become the same objects.
     """
     path = Path(name_or_path)
@@ -52,16 +54,17 @@ def open_source(
     if is_image_folder(path):
         _refuse_unused(name_or_path, "a folder of images", for_tables)
         size = before.get("size", DEFAULT_SIZE) if image_size is None else image_size
-        return read_image_folder(path, size=size, skip_bad=skip_bad)
-    if path.suffix in READERS:
+        return read_image_folder(path, size=size, skip_bad=skip_bad, labels=labels)
+    if path.suffix.lower() in READERS:
         _refuse_unused(name_or_path, "a table", for_images)
         earlier = before if before.get("kind") in ("text", "table") else None
         return read_table(
-            path, text_column=text_column, label_column=label_column, skip_bad=skip_bad, preparation=earlier
-        )
-    if path.suffix == ".npz":
+            path, text_column=text_column, label_column=label_column, skip_bad=skip_bad, labels=labels,
+            preparation=earlier,
+        )  # fmt: skip
+    if path.suffix.lower() == ".npz":
         _refuse_unused(name_or_path, "an .npz file", {**for_tables, **for_images})
-        return Source(name_or_path, train=read_npz(path))
+        return Source(name_or_path, train=read_npz(path, labels=labels))
     raise DataError(
         f"{name_or_path} is none of the kinds that can be read: .npz, {', '.join(READERS)}, or a folder with a folder "
         "of images for each class"

@@ -22,11 +22,12 @@ def is_image_folder(path: Path) -> bool:
     return path.is_dir() and any(child.is_dir() or child.suffix.lower() in _ENDINGS for child in path.iterdir())
 
 
-def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = False) -> Source:
+def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = False, labels: bool = True) -> Source:
     """Images of every class folder, brought to `size` × `size` colour pixels.
 
     The shorter side is scaled to `size` and the middle is kept. With folders called train and test (or val), these are
-    the parts, and `Source.remarks` names the folders beside them; otherwise all images are one part.
+    the parts, and `Source.remarks` names the folders beside them; otherwise all images are one part. Both parts need
+    every class, unless `labels` is False.
     """
     if not 1 <= size <= LARGEST_SIZE:
         raise DataError(f"the image size is a number of pixels from 1 to {LARGEST_SIZE}, got {size}")
@@ -45,7 +46,7 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
     train, names = _read_part(train_folder, size, bad, skip_bad)
     held_out, same_names = _read_part(test, size, bad, skip_bad)
     for absent, where in ((set(names) - set(same_names), test), (set(same_names) - set(names), train_folder)):
-        if absent:
+        if absent and labels:
             raise DataError(f"{where} has no images of the class {sorted(absent)[0]!r}; both parts need every class")
     others = sorted(child.name for child in children.values() if child not in (train_folder, test))
     remarks = [f"beside {train_folder.name} and {test.name}, {name} is not read" for name in others if name[0] != "."]

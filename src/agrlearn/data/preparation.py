@@ -30,6 +30,7 @@ class _Sentences(_Known):
     label: str | None
     words: list[str]
     length: Annotated[int, Field(ge=1, le=_LONGEST_SENTENCE)]
+    cleaning: Literal["kim", "any-script"] = "kim"  # earlier versions did not write it
 
 
 class _Vectors(_Known):

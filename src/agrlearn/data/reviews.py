@@ -71,7 +71,7 @@ def read_sentence_set(about: SentenceSet, folder: Path, *, split_seed: int = 0) 
         found = contents[file].decode("latin-1").removesuffix("\n").split("\n")
         sentences += found
         labels += [label] * len(found)
-    words = Vocabulary.of(sentences)
+    words = Vocabulary.of(sentences, cleaning="kim")
     tokens, names = words.encode(sentences), numpy.array(labels)
     order = torch.randperm(len(tokens), generator=generator(split_seed))
     held_out = round(_TEST_SHARE * len(tokens))
@@ -83,5 +83,6 @@ def read_sentence_set(about: SentenceSet, folder: Path, *, split_seed: int = 0) 
         tuple(about.classes),
         preparation={
             "kind": "text", "text": "text", "label": "label", "words": list(words.words), "length": words.length,
+            "cleaning": words.cleaning,
         },
     )  # fmt: skip

@@ -59,5 +59,13 @@ class Source:
     def labelled(self, part: Part, class_names: Sequence[str] | None = None) -> LabelledSet:
         """`part` with its labels as class numbers, in the order of `class_names` (those of training)."""
         if part.labels is None:
-            raise DataError(f"{self.name} has no labels; add an array y with one label for each object")
+            raise DataError(f"{self.name} has no labels; {self._how_to_label()}")
         return LabelledSet.of(part.objects, part.labels, class_names or self.class_names, origin=self.name)
+
+    def _how_to_label(self) -> str:
+        kind = self.preparation.get("kind")
+        if kind == "images":
+            return "put the images of each class into a folder that is called like the class"
+        if kind in ("text", "table"):
+            return f"fill a column called {self.preparation.get('label') or 'label'!r}, with a label in every row"
+        return "add an array y with one label for each object"

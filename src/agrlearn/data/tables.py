@@ -34,6 +34,7 @@ def read_table(
     text_column: str | None = None,
     label_column: str | None = None,
     skip_bad: bool = False,
+    labels: bool = True,
     preparation: dict[str, Any] | None = None,
 ) -> Source:
     """A table's rows as sentences or vectors.
@@ -41,6 +42,7 @@ def read_table(
     Args:
         text_column, label_column: guessed where they are not given; `Source.remarks` tells the guess.
         skip_bad: leave out rows that cannot be used instead of refusing the file.
+        labels: False reads the objects alone; rows without a label are as good as others then.
         preparation: how an earlier run made objects of its table; rows become objects in the same way.
     """
     if not path.is_file():
@@ -52,7 +54,7 @@ def read_table(
             raise DataError(f"{path}, row {row}: {reason}; mend it, or leave out bad rows with --skip-bad")
         bad[row] = reason
 
-    rows = list(look_up(READERS, path.suffix, "kind of table")(path, refuse))
+    rows = list(look_up(READERS, path.suffix.lower(), "kind of table")(path, refuse))
     if not rows:
         raise DataError(f"{path} is empty; expected a header and at least one row")
     remarks = []
@@ -77,25 +79,24 @@ def read_table(
     if not known:
         read = f"the sentences in {text!r}" if text else "the numbers in all other columns"
         remarks.append(f"labels from the column {label!r}, objects from {read}")
-    rows = _with_labels(rows, label, refuse)
+    if labels and label is not None:
+        rows = _with_labels(rows, label, refuse)
     if text is not None:
         objects, kept, about = _sentences(path, rows, text, known, refuse)
     else:
         columns = known.get("columns") or [name for name in names if name != label]
         objects, kept, about = _vectors(path, rows, columns, refuse)
-    labels = None if label is None else numpy.array([str(row[label]) for _, row in kept])
+    named = numpy.array([str(row[label]) for _, row in kept]) if labels and label is not None else None
     return Source(
         str(path),
-        Part(objects, labels, _places([number for number, _ in kept], bad)),
+        Part(objects, named, _places([number for number, _ in kept], bad)),
         bad=tuple(BadObject(_row(number), reason) for number, reason in sorted(bad.items())),
         remarks=tuple(remarks),
-        preparation={**about, "label": label},
+        preparation={**about, "label": label or known.get("label")},
     )
 
 
-def _with_labels(rows: Rows, label: str | None, refuse: Callable[[int, str], None]) -> Rows:
-    if label is None:
-        return rows
+def _with_labels(rows: Rows, label: str, refuse: Callable[[int, str], None]) -> Rows:
     kept = []
     for number, row in rows:
         if _is_blank(row[label]):
@@ -114,8 +115,13 @@ def _sentences(path: Path, rows: Rows, text: str, known: dict[str, Any], refuse:
             refuse(number, f"the column {text!r} holds no text")
     _refuse_nothing(path, kept)
     texts = [row[text] for _, row in kept]
-    words = Vocabulary(tuple(known["words"]), known["length"]) if known else Vocabulary.of(texts)
-    about = {"kind": "text", "text": text, "words": list(words.words), "length": words.length}
+    if known:
+        words = Vocabulary(tuple(known["words"]), known["length"], known.get("cleaning", "kim"))
+    else:
+        words = Vocabulary.of(texts)
+    about = {
+        "kind": "text", "text": text, "words": list(words.words), "length": words.length, "cleaning": words.cleaning,
+    }  # fmt: skip
     return words.encode(texts), kept, about
 
 
@@ -252,7 +258,7 @@ def _parquet(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[i
 
 
 def _is_blank(cell: Any) -> bool:
-    return cell is None or str(cell).strip() == ""
+    return cell is None or cell != cell or str(cell).strip() == ""  # NaN differs from itself
 
 
 def _is_number(text: str) -> bool:

@@ -1,6 +1,8 @@
 """Sentences become tokens: words by number, 0 for padding and 1 for words that training did not see."""
 
+import functools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,13 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agrlearn.errors import DataError
+from agrlearn.errors import DataError, look_up
 
 PADDING, UNKNOWN = 0, 1
 _FIRST_WORD = 2
 
-_CLEANING = [
-    (re.compile(r"[^A-Za-z0-9(),!?'`]"), " "),
+_MARKS = "(),!?'`"  # the punctuation that Kim keeps
+_NOT_ENGLISH = re.compile(rf"[^A-Za-z0-9{_MARKS}]")
+_CUTS = [
     *((re.compile(ending), " " + ending) for ending in ("'s", "'ve", "n't", "'re", "'d", "'ll")),
     *((re.compile(re.escape(mark)), f" {mark} ") for mark in ",!()?"),
     (re.compile(r"\s{2,}"), " "),
@@ -27,19 +30,54 @@ def clean(sentence: str) -> str:
     >>> clean("It's great, isn't it?")
     "it 's great , is n't it ?"
     """
-    for pattern, replacement in _CLEANING:
+    return _cut(_NOT_ENGLISH.sub(" ", sentence))
+
+
+def clean_any_script(sentence: str) -> str:
+    """Kim's cleaning for every script: ASCII text becomes the same words, letters and digits of other scripts stay.
+
+    Emoji and other pictorial symbols become words of their own, without their skin tones. A typographic apostrophe is
+    an apostrophe, and an accent that is a character of its own is the accented letter.
+
+    >>> clean_any_script("Очень хороший, isn’t it? 👍🏽")
+    "очень хороший , is n't it ? 👍"
+    """
+    return _cut("".join(map(_in_any_script, unicodedata.normalize("NFC", sentence.replace("’", "'")))))
+
+
+@functools.cache
+def _in_any_script(character: str) -> str:
+    kind = unicodedata.category(character)
+    # Joiners, marks of direction and variants of a symbol stand within words; the space of no width parts them.
+    if (kind == "Cf" and character != "\u200b") or "\ufe00" <= character <= "\ufe0f":
+        return ""
+    if kind[0] in "LMN" or character in _MARKS:
+        return character
+    return f" {character} " if kind == "So" else " "
+
+
+def _cut(sentence: str) -> str:
+    for pattern, replacement in _CUTS:
         sentence = pattern.sub(replacement, sentence)
     return sentence.strip().lower()
 
 
-def split_words(sentence: str) -> list[str]:
-    """The default tokenizer: cleaned words."""
-    return clean(sentence).split()
+CLEANINGS: dict[str, Callable[[str], str]] = {"kim": clean, "any-script": clean_any_script}
+"""Cleanings by name: Kim's for the sets that he published figures of, the other for everybody's own sentences."""
+
+
+def split_words(sentence: str, cleaning: str = "any-script") -> list[str]:
+    """The default tokenizer: cleaned words.
+
+    Args:
+        cleaning: a name in `CLEANINGS`.
+    """
+    return look_up(CLEANINGS, cleaning, "cleaning")(sentence).split()
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of the training sentences, and the length to which sentences are padded or cut.
+    """The words of the training sentences, the length to which sentences are padded or cut, and their cleaning.
 
     >>> words = Vocabulary.of(["a good film", "a film"])
     >>> words.encode(["a bad film"])
@@ -48,10 +86,22 @@ class Vocabulary:
 
     words: tuple[str, ...]
     length: int
+    cleaning: str = "kim"  # earlier versions had no other and did not note it
 
     @staticmethod
-    def of(sentences: Iterable[str], tokenize: Callable[[str], list[str]] = split_words) -> "Vocabulary":
-        """The words that occur, most frequent first, and the longest sentence's length."""
+    def of(
+        sentences: Iterable[str],
+        tokenize: Callable[[str], list[str]] | None = None,
+        *,
+        cleaning: str = "any-script",
+    ) -> "Vocabulary":
+        """The words that occur, most frequent first, and the longest sentence's length.
+
+        Args:
+            tokenize: cuts a sentence into words; by default `split_words` with the cleaning.
+            cleaning: a name in `CLEANINGS`.
+        """
+        tokenize = tokenize or functools.partial(split_words, cleaning=cleaning)
         counts: Counter[str] = Counter()
         longest = 0
         for sentence in sentences:
@@ -60,15 +110,16 @@ class Vocabulary:
             longest = max(longest, len(words))
         if longest == 0:
             raise DataError("the sentences hold no words; expected text")
-        return Vocabulary(tuple(word for word, _ in counts.most_common()), longest)
+        return Vocabulary(tuple(word for word, _ in counts.most_common()), longest, cleaning)
 
     @property
     def size(self) -> int:
         """How many different tokens there are, padding and unknown words included."""
         return len(self.words) + _FIRST_WORD
 
-    def encode(self, sentences: Sequence[str], tokenize: Callable[[str], list[str]] = split_words) -> Tensor:
+    def encode(self, sentences: Sequence[str], tokenize: Callable[[str], list[str]] | None = None) -> Tensor:
         """(sentences, length) tokens; longer sentences are cut."""
+        tokenize = tokenize or functools.partial(split_words, cleaning=self.cleaning)
         numbers = {word: number for number, word in enumerate(self.words, start=_FIRST_WORD)}
         tokens = torch.zeros(len(sentences), self.length, dtype=torch.int64)
         for row, sentence in enumerate(sentences):

@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import math
 from collections.abc import Callable
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
 
 _FORMAT = "agrlearn-network-1"
 _ANY_SIZE = 2**14  # what a description may ask for, however small the file: an image can be larger than its network
+_MAY_BE_ZERO = ("join_after", "vocabulary")  # options that count from 0; all other whole numbers are sizes
 _SEED_PURPOSE = 0x6E6574  # keeps the initial weights' stream apart from the training's
 
 
@@ -68,6 +71,7 @@ def build_network(
         raise RecipeError(f"{name} does not take sentences; the networks that do are: {', '.join(readers)}")
     for option in options:
         look_up(dict.fromkeys(known), option, f"option of {name}")
+    _check_options(name, builder, options)
     if fold < 1:
         raise RecipeError(f"fold is the number of objects in a group and at least 1, got {fold}")
     with torch.random.fork_rng(devices=[]):
@@ -97,6 +101,18 @@ def default_network(object_shape: tuple[int, ...], *, tokens: bool = False) -> s
 def _options_of(builder: Callable[..., AggregatedClassifier]) -> list[str]:
     parameters = inspect.signature(builder).parameters
     return [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+def _check_options(name: str, builder: Callable[..., AggregatedClassifier], options: dict[str, Any]) -> None:
+    """Refuse sizes and counts that no network has, in a sentence instead of a traceback of torch."""
+    for option, value in options.items():
+        default = inspect.signature(builder).parameters[option].default
+        if type(default) is int:
+            least = 0 if option in _MAY_BE_ZERO else 1
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise RecipeError(f"{option} of {name} is a whole number from {least} up, got {value!r}")
+        elif option == "noise" and not 0 <= value < math.inf:
+            raise RecipeError(f"noise of {name} is a standard deviation from 0 up, got {value!r}")
 
 
 def standardizers(network: nn.Module) -> list[Standardize]:

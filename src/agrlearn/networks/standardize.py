@@ -26,19 +26,26 @@ class Standardize(nn.Module):
         self.register_buffer("spread", torch.ones(size))
 
     def fit(self, objects: Tensor) -> "Standardize":
-        """Take mean and spread from the training objects, a few at a time; constant features keep a spread of 1."""
+        """Take mean and spread from the training objects, a few at a time; constant features keep a spread of 1.
+
+        Constant is what float32 hardly tells from its mean, however small the numbers are.
+        """
+        shape = (-1, *[1] * (objects.ndim - 2))
+        # Sums of the differences to the first object: of a constant they are 0, without any rounding.
+        first = objects[:1].transpose(0, 1).flatten(1)[:, 0].to(torch.float64)
         total = torch.zeros_like(self.mean, dtype=torch.float64)
         squares = torch.zeros_like(total)
         dimensions = [dimension for dimension in range(objects.ndim) if dimension != 1]
         for some in objects.split(_OBJECTS_AT_ONCE):
-            values = some.to(torch.float64)
+            values = some.to(torch.float64) - first.view(shape)
             total += values.sum(dim=dimensions)
             squares += values.square().sum(dim=dimensions)
         count = objects.numel() / len(total)
-        mean = total / count
-        spread = (squares / count - mean.square()).clamp(min=0).sqrt()
+        mean = first + total / count
+        spread = (squares / count - (total / count).square()).clamp(min=0).sqrt()
         self.mean.copy_(mean)
-        self.spread.copy_(torch.where(spread > 1e-7 * (1 + mean.abs()), spread, 1.0))
+        least = (1e-7 * mean.abs()).clamp(min=torch.finfo(self.spread.dtype).tiny)
+        self.spread.copy_(torch.where(spread > least, spread, 1.0))
         return self
 
     def forward(self, objects: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from agrlearn.errors import RunError
 from agrlearn.files import parse_json, read_small_text
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, read_records, read_run
+from agrlearn.training.identity import INITIAL_SEED
 from agrlearn.training.recipe import Recipe
 
 _TIMING_FILE = "timing.jsonl"
@@ -109,7 +110,7 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
     """Runs together that differ only by their seed, in the order in which they came."""
     together: dict[str, list[RunFacts]] = {}
     for run in runs:
-        rest = {**run.identity, "recipe": {**run.recipe, "seed": None}}
+        rest = {**run.identity, INITIAL_SEED: None, "recipe": {**run.recipe, "seed": None}}
         key = json.dumps(rest, sort_keys=True)
         # A second run of the same seed is a repetition, which has no partner to be paired with.
         again = sum(run.seed == other.seed for name, mine in together.items() if name.startswith(key) for other in mine)

@@ -19,6 +19,7 @@ from agrlearn.errors import RunError
 from agrlearn.files import one_process_at_a_time, parse_json, read_small_text, write_atomically
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EpochRecord
+from agrlearn.training.identity import INITIAL_SEED
 from agrlearn.training.recipe import Recipe
 
 NETWORK_FILE = "network.safetensors"
@@ -202,7 +203,7 @@ def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
 def _with_defaults(identity: dict[str, Any], mine: dict[str, Any]) -> dict[str, Any]:
     """An identity that an earlier version wrote, with the values that newer settings had by default."""
     # These were not written down at first, and may have been what they are now.
-    unknown = {name: mine.get(name) for name in ("augmentation", "seed of the initial weights")}
+    unknown = {name: mine.get(name) for name in ("augmentation", INITIAL_SEED)}
     defaults = {"precision": "32-true", **unknown, **identity}
     network = identity.get("network")
     if isinstance(network, dict) and "parameters" in network and isinstance(mine["network"], dict):  # of the user's own

@@ -14,6 +14,8 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.training.recipe import Recipe
 
+INITIAL_SEED = "seed of the initial weights"
+
 
 def identity_of(
     network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
@@ -24,7 +26,7 @@ def identity_of(
         "precision": engine.strategy.precision.precision,
         "recipe": recipe.model_dump(),
         "network": network.description or _described(network),
-        "seed of the initial weights": network.initial_seed,
+        INITIAL_SEED: network.initial_seed,
         "training data": _fingerprint(train_set),
         "validation data": None if validation_set is None else _fingerprint(validation_set),
         "augmentation": None if augment is None else _told(augment),

@@ -38,7 +38,9 @@ def widen_input(name: str, layer: nn.Module, fold: int) -> None:
             value = getattr(layer, held)
             if value is not None:
                 tiled = value.detach().repeat(fold)
-                setattr(layer, held, nn.Parameter(tiled) if isinstance(value, nn.Parameter) else tiled)
+                if isinstance(value, nn.Parameter):
+                    tiled = nn.Parameter(tiled, requires_grad=value.requires_grad)
+                setattr(layer, held, tiled)
     else:
         raise ConversionError(f"{name} ({type(layer).__name__}) cannot be widened to read {fold} objects")
 
