@@ -47,11 +47,11 @@ class Concatenating(nn.Module):
 
 
 def test_a_critic_with_dropout_is_read_out_without_it_and_repeats_with_its_seed():
-    samples = gaussian(1500, 1, 0.8)
     critic = Concatenating(nn.Dropout(0.5))
-    once, again = (estimate(*samples, critic=critic, steps=200, learning_rate=3e-3, seed=1) for _ in range(2))
+    options = {"critic": critic, "marginals": "permutation", "learning_rate": 5e-3, **QUICK}
+    once, again = (estimate(*gaussian(1000, 1, 0.8), **options) for _ in range(2))
     assert once == again
-    assert once.nats == pytest.approx(0.8, abs=0.12)
+    assert once.nats == pytest.approx(0.8, abs=0.15)
     assert critic.training
 
 
