@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,14 +13,20 @@ import time
 from pathlib import Path
 
 import numpy
+import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import distributed
 
 from agrlearn.cli import main
+from agrlearn.cli.data import part_to_measure
+from agrlearn.cli.train import train
+from agrlearn.data.catalogue import open_source
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
+from agrlearn.prediction.protocols import PROTOCOLS
+from agrlearn.training import loop, progress
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 
@@ -103,6 +110,114 @@ def test_a_run_is_measured_on_what_it_held_out_of_its_own_data(tmp_path, capsys,
     assert call("train", file, *memorize, "--run-dir", "all", "--validation-fraction", 0) == 0
     assert call("evaluate", "all", file.name) == 0
     assert "all of which it was trained on" in capsys.readouterr().out
+
+
+def test_a_copy_of_the_training_data_is_known_by_what_it_holds(table, tmp_path, capsys):
+    copy = tmp_path / "copy.npz"
+    shutil.copy(table, copy)
+    for run, fraction, origin in (
+        ("some", 0.1, "15 held-out objects of"),
+        ("all", 0, "copy.npz, all of which it was trained on"),
+    ):
+        folder = tmp_path / run
+        assert call("train", table, "--run-dir", folder, "--no-report", "--validation-fraction", fraction, *RECIPE) == 0
+        capsys.readouterr()
+        assert call("evaluate", folder, copy) == 0
+        assert origin in " ".join(capsys.readouterr().out.split())
+    # An object that was held out is another one now, but the rest is what it was trained on.
+    with numpy.load(copy) as arrays:
+        x, y = arrays["x"], arrays["y"]
+    held_out, _ = part_to_measure(open_source(str(copy)), tmp_path / "some", ("a", "b", "c"))
+    place = int((torch.from_numpy(x) == held_out.objects[0]).all(dim=1).nonzero())
+    x[place] += 1
+    numpy.savez(copy, x=x, y=y)
+    assert call("evaluate", tmp_path / "some", copy) == 0
+    assert "135 of which it was trained on" in " ".join(capsys.readouterr().out.split())
+
+
+def test_without_the_training_data_evaluate_leaves_contextual_out_and_names_the_way(table, vectors, tmp_path, capsys):
+    run, other = tmp_path / "run", tmp_path / "other.npz"
+    numpy.savez(other, x=vectors.objects[:40].numpy() + 0.5, y=numpy.array(vectors.class_names)[vectors.labels[:40]])
+    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    for change, reason in (
+        (
+            lambda: numpy.savez(table, x=numpy.zeros((9, 4)), y=numpy.array(list("abc") * 3)),
+            "holds objects of shape (4,)",
+        ),
+        (table.unlink, f"there is no file or folder {table}"),
+    ):
+        change()
+        capsys.readouterr()
+        assert call("evaluate", run, other) == 0
+        told, *rows = capsys.readouterr().out.splitlines()
+        assert told.startswith("contextual is left out: the training data of")
+        assert reason in told
+        assert told.endswith("; name them with --context")
+        assert all(any(name in row for row in rows) == (name != "contextual") for name in PROTOCOLS)
+        assert call("evaluate", run, other, "--protocol", "contextual") == 2
+        assert reason in capsys.readouterr().err
+    assert call("evaluate", run, other, "--context", other) == 0
+    assert "contextual" in capsys.readouterr().out
+    numpy.savez(tmp_path / "narrow.npz", x=numpy.zeros((9, 4)))
+    assert call("evaluate", run, other, "--context", tmp_path / "narrow.npz") == 2
+    assert "narrow.npz holds objects of shape (4,)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["bytes", "fractions"])
+def test_without_the_training_data_export_makes_up_objects_of_their_type(kind, table, images, tmp_path, capsys):
+    run, model = tmp_path / "run", tmp_path / "model.onnx"
+    if kind == "bytes":
+        numpy.savez(table, x=images.objects.numpy(), y=images.labels.numpy())
+    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    table.unlink()
+    capsys.readouterr()
+    assert call("export", run, model) == 0
+    out = capsys.readouterr().out
+    assert f"there is no file or folder {table}" in out
+    assert "of PyTorch on made-up objects" in out
+    (read,) = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"]).get_inputs()
+    assert read.type == ("tensor(uint8)" if kind == "bytes" else "tensor(float)")
+
+    note = json.loads((run / "data.json").read_text())
+    del note["dtype"]  # as earlier versions wrote it
+    (run / "data.json").write_text(json.dumps(note))
+    assert call("export", run, model) == 2
+    assert "export_onnx(network, objects, file)" in capsys.readouterr().err
+
+
+def test_the_note_about_the_data_is_there_before_training_and_is_that_of_the_run(table, tmp_path, capsys, monkeypatch):
+    run, other = tmp_path / "run", tmp_path / "other.npz"
+    notes = []
+
+    def die(*_, **__):
+        notes.append(json.loads((run / "data.json").read_text()))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(loop, "_train", die)
+        assert call("train", table, "--run-dir", run, *RECIPE) == 130
+    assert notes[0]["source"] == str(table)
+
+    shutil.copy(table, other)
+    append_row(other, numpy.zeros(6), "a")
+    assert call("train", other, "--run-dir", run, *RECIPE) == 2
+    assert "belongs to another run" in capsys.readouterr().err
+    assert json.loads((run / "data.json").read_text()) == notes[0]
+
+
+def test_without_a_terminal_training_tells_now_and_then_how_far_it_is(table, tmp_path, capsys, monkeypatch, vectors):
+    monkeypatch.setattr(loop, "_SECONDS_BETWEEN_LOOKS", -1)
+    assert call("train", table, "--run-dir", tmp_path / "quick", "--no-report", *RECIPE) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1)
+    assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"fold 2 · epoch 1/3 · loss [\d.]+ · error [\d.]+% · [\d,]+ objects/s", lines[0])
+    assert re.fullmatch(r"fold 2 · epoch 3/3 · loss .* · held out [\d.]+% · [\d,]+ objects/s", lines[-1])
+    network = build_network("mlp", object_shape=(6,), num_classes=3, fold=2)
+    fit(network, vectors, Recipe(epochs=1))
+    train(str(table), run_dir=tmp_path / "trial", report=False, lines=False, recipe=Recipe(epochs=1))  # as a sweep does
+    assert capsys.readouterr().err == ""
 
 
 def append_row(file, x, y):
@@ -275,7 +390,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_leaves_nothing_half_written(table
     assert result.returncode == 2
     assert "File too large" in result.stderr
     assert "Traceback" not in result.stderr
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "data.json"}
 
 
 def test_help_answers_in_half_a_second_and_names_every_command():

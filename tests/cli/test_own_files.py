@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import re
+import shlex
 
 import numpy
 import pytest
@@ -10,11 +12,15 @@ import torch
 from PIL import Image
 
 from agrlearn.cli.data import split_source
+from agrlearn.cli.runs import check_shapes
 from agrlearn.data.catalogue import open_source
+from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, RunError
 from agrlearn.networks import catalogue
-from agrlearn.networks.catalogue import load, save
+from agrlearn.networks.catalogue import build_network, load, save
 from agrlearn.networks.outside import build_outside
+from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
 from tests.cli.test_cli import call
 from tests.networks import foreign
 
@@ -312,6 +318,37 @@ def test_sentences_are_not_given_to_a_network_of_vectors(tmp_path, capsys):
     assert "mlp does not take sentences" in capsys.readouterr().err
 
 
+def test_sentences_and_numbers_of_the_same_shape_are_told_apart(tmp_path, capsys):
+    write_rows(tmp_path / "t.csv", ["review", "label"], [("a b c", "pos"), ("a c b", "neg")] * 10)
+    numpy.savez(tmp_path / "v.npz", x=numpy.zeros((4, 3)), y=["pos", "neg"] * 2)
+    assert call("train", tmp_path / "t.csv", "--run-dir", tmp_path / "words", "--no-report", *FAST) == 0
+    for command in ("predict", "evaluate"):
+        assert call(command, tmp_path / "words", tmp_path / "v.npz") == 2
+        assert "v.npz holds numbers, the network was trained on sentences" in capsys.readouterr().err
+    vectors = open_source(str(tmp_path / "v.npz")).train.objects
+    words = open_source(str(tmp_path / "t.csv")).train.objects
+    network = build_network("mlp", object_shape=(3,), num_classes=2)
+    check_shapes(network, vectors, "v.npz")
+    with pytest.raises(DataError, match=r"t\.csv holds sentences, the network was trained on numbers"):
+        check_shapes(network, words, "t.csv")
+
+
+def test_a_run_that_does_not_tell_its_words_is_given_no_sentences(tmp_path, capsys):
+    write_rows(tmp_path / "t.csv", ["review", "label"], REVIEWS)
+    source = open_source(str(tmp_path / "t.csv"))
+    size = len(source.preparation["words"]) + 2
+    network = build_network("sentence-cnn", object_shape=(5,), num_classes=2, fold=2, vocabulary=size, maps=4)
+    labelled = LabelledSet.of(source.train.objects, source.train.labels)
+    fit(network, labelled, Recipe(epochs=1, batch_size=4), run_dir=tmp_path / "run")
+    # The same words in another order would get other numbers.
+    write_rows(tmp_path / "new.csv", ["review", "label"], [(BAD, "neg"), (GOOD, "pos")])
+    for command in ("predict", "evaluate"):
+        assert call(command, tmp_path / "run", tmp_path / "new.csv") == 2
+        assert "does not tell its words" in capsys.readouterr().err
+    assert call("export", tmp_path / "run", tmp_path / "model.onnx") == 0
+    assert "on made-up objects" in capsys.readouterr().out
+
+
 def test_a_class_with_one_object_cannot_be_held_out(tmp_path, capsys):
     write_rows(tmp_path / "t.csv", ["x", "label"], [[1, "a"], [2, "a"], [3, "b"]])
     assert call("train", tmp_path / "t.csv", "--run-dir", tmp_path / "run") == 2
@@ -381,6 +418,43 @@ def test_the_users_own_file_is_run_only_when_named(tmp_path, capsys):
     ):
         assert call("train", tmp_path / "pets", "--network", f"{tmp_path / 'own.py'}:{function}") == 2
         assert message in capsys.readouterr().err
+
+
+def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_images(tmp_path / "digits", count=6)
+    fast = ("--epochs", 1, "--fold", 1, "--no-report")
+    assert call("train", "digits", "--run-dir", "named", *fast) == 0
+    out = capsys.readouterr().out
+    assert "digits: the data set of that name is read, not the folder here; for that, give ./digits" in out
+    assert "10 classes" in out
+    assert json.loads((tmp_path / "named" / "data.json").read_text())["source"] == "digits"
+    assert call("report", "named", "--no-dial") == 0
+    assert "was not measured" not in capsys.readouterr().out
+    assert call("export", "named", "model.onnx") == 0
+    assert "made-up" not in capsys.readouterr().out
+
+    assert call("train", "./digits", "--run-dir", "own", *fast) == 0
+    out = capsys.readouterr().out
+    assert "10 objects of 2 classes" in out
+    assert "is read" not in out
+    assert json.loads((tmp_path / "own" / "data.json").read_text())["source"] == str(tmp_path / "digits")
+    assert call("evaluate", "own", "./digits") == 0
+    assert "2 held-out objects of ./digits" in capsys.readouterr().out
+
+
+def test_training_ends_with_a_command_that_works(vectors, tmp_path, capsys):
+    table, own = tmp_path / "my table.csv", tmp_path / "own.py"
+    rows = [*zip(*vectors.objects.T.tolist(), [vectors.class_names[label] for label in vectors.labels], strict=True)]
+    write_rows(table, [*"abcdef", "label"], [*rows, (*rows[0][:-1], "")])
+    own.write_text(
+        "from torch import nn\n\ndef make():\n    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))\n"
+    )
+    options = ("--skip-bad", "--network", f"{own}:make", "--run-dir", tmp_path / "a run", "--no-report")
+    assert call("train", table, *options, *FAST) == 0
+    (command,) = re.findall(r"^Next: agrlearn (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert call(*shlex.split(command)) == 0
+    assert "15 held-out objects" in capsys.readouterr().out
 
 
 def test_a_file_that_cannot_be_run_gets_a_sentence(tmp_path, capsys):

@@ -73,6 +73,28 @@ def test_the_command_on_the_page_names_a_network_of_the_users_own_and_leaves_out
     assert "finished already" in capsys.readouterr().out
 
 
+def test_a_report_says_how_much_was_left_out(tmp_path, capsys):
+    write_images(tmp_path / "pets", count=6)
+    run, page = tmp_path / "run", tmp_path / "r.html"
+    for name in ("one", "two"):
+        (tmp_path / "pets" / "cat" / f"{name}.png").write_bytes(b"no picture")
+    assert call("train", tmp_path / "pets", "--run-dir", run, "--skip-bad", *RECIPE) == 0
+    told = f"{tmp_path / 'pets'}: left out 2 that cannot be read."
+    assert told in (run / "report.html").read_text()
+    capsys.readouterr()
+    assert call("report", run, "--output", page, "--data", tmp_path / "pets") == 0
+    assert told in capsys.readouterr().out
+    assert told in page.read_text()
+
+
+def test_report_knows_a_copy_of_the_training_data(table, tmp_path):
+    run, page, copy = tmp_path / "run", tmp_path / "r.html", tmp_path / "copy.npz"
+    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    table.rename(copy)
+    assert call("report", run, "--output", page, "--data", copy, "--no-dial") == 0
+    assert "Measured on 15 held-out objects of" in page.read_text()
+
+
 def test_no_report_writes_none(table, tmp_path, capsys):
     assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
     assert "Report" not in capsys.readouterr().out

@@ -55,6 +55,22 @@ def test_differences_are_paired_by_seed(tmp_path):
     assert (first.objects_seen, first.steps, first.seeds) == (384, 12, 2)
 
 
+def test_a_finished_run_with_patience_is_compared_by_the_epoch_that_it_keeps(tmp_path):
+    run = make_facts(tmp_path, epochs=4, patience=2, error=0.4)
+    likelihoods = (1.0, 0.5, None, 0.5, 0.7)  # of equals the first is kept
+    lines = [
+        {**run.epochs[0], "epoch": epoch, "validation_nll": nll, "validation_error": nll and epoch / 10}
+        for epoch, nll in enumerate(likelihoods, start=1)
+    ]
+    for finished, patience, error, nll in ((True, 2, 0.2, 0.5), (False, 2, 0.5, 0.7), (True, None, 0.5, 0.7)):
+        recipe = {**run.recipe, "patience": patience}
+        facts = dataclasses.replace(
+            run, epochs=tuple(lines), finished=finished, identity={**run.identity, "recipe": recipe}
+        )
+        (row,) = compare(settings_of([facts]), {})
+        assert (row.error.value, row.nll.value) == (error, nll)
+
+
 def test_errors_on_other_objects_have_no_difference(tmp_path, report):
     runs = [
         make_facts(tmp_path, name, alpha=alpha, held_out=held_out)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from agrlearn.cli.engine import speaks
-from agrlearn.errors import DataError, RecipeError, RunError
+from agrlearn.errors import AgrLearnError, DataError, RecipeError, RunError
 
 if TYPE_CHECKING:
     from agrlearn.data.labelled import LabelledSet
     from agrlearn.data.sources import Source
     from agrlearn.grouping import Objects
+    from agrlearn.networks.aggregated import AggregatedClassifier
 
 _DATA_FILE = "data.json"
 BAD_FILE = "left_out.tsv"
@@ -55,6 +56,7 @@ def split_source(
 def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Path | None, *, skip_bad: bool) -> None:
     """Note in the run directory what it trains on, how that became objects, and what was left out."""
     from agrlearn.files import write_atomically
+    from agrlearn.grouping import first_tensor
 
     about = DataNote(
         source=_lasting_name(source),
@@ -62,6 +64,7 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
         validation_fraction=fraction,
         preparation=source.preparation,
         skip_bad=skip_bad,
+        dtype=str(first_tensor(source.train.objects).dtype).removeprefix("torch."),
     )
     write_atomically(run_dir / _DATA_FILE, json.dumps(about.model_dump()) + "\n")
     list_bad(source, run_dir / BAD_FILE)
@@ -79,6 +82,10 @@ def list_bad(source: "Source", file: Path) -> None:
 
 def _lasting_name(source: "Source") -> str:
     """The source's name, wherever a command is given."""
+    from agrlearn.data.catalogue import DATASETS
+
+    if source.name in DATASETS:  # whatever else is called so here
+        return source.name
     return str(Path(source.name).resolve()) if Path(source.name).exists() else source.name
 
 
@@ -95,15 +102,18 @@ def part_to_measure(
     about = read_note(run_dir)
     labelled = source.labelled(source.unseen, class_names)
     told = f"{len(labelled):,} objects of {source.name}"
-    if about is None or source.test is not None or about.source != _lasting_name(source):
+    if about is None or source.test is not None:
         return labelled, told
+    # By what they hold, not by where they are: the data may have been moved or copied.
     trained_on, held_out = known_parts(source, run_dir, class_names)
     if held_out is not None:
         return held_out, f"{len(held_out):,} held-out objects of {source.name}"
-    if trained_on is not None and len(trained_on) == len(labelled):
-        told += ", all of which it was trained on"
-    else:
+    if trained_on is not None:
+        told += f", {'all' if len(trained_on) == len(labelled) else f'{len(trained_on):,}'} of which it was trained on"
+    elif strict or about.source == _lasting_name(source):
         told += ", which has changed since: some may be what the run was trained on"
+    else:
+        return labelled, told
     if strict:
         raise DataError(f"there are only {told}; name what to measure {run_dir} on with --data")
     return labelled, told
@@ -133,8 +143,12 @@ def tell_about(source: "Source", bad_file: Path | None = None) -> None:
     for remark in source.remarks:
         print(f"{source.name}: {remark}")
     if source.bad:
-        where = f", listed in {bad_file}" if bad_file else ""
-        print(f"{source.name}: left out {len(source.bad)} that cannot be read{where}")
+        print(f"{told_left_out(source)}{f', listed in {bad_file}' if bad_file else ''}")
+
+
+def told_left_out(source: "Source") -> str:
+    """How much was left out of a source, for a person to read."""
+    return f"{source.name}: left out {len(source.bad)} that cannot be read"
 
 
 def open_like_training(
@@ -145,7 +159,7 @@ def open_like_training(
     Args:
         labels: False reads the objects alone.
     """
-    from agrlearn.data.catalogue import open_source
+    from agrlearn.data.catalogue import DATASETS, open_source
     from agrlearn.data.download import DownloadError, no_downloads
 
     about = read_note(run_dir)
@@ -159,20 +173,39 @@ def open_like_training(
                 return opened(data_dir=before)
         except DownloadError:
             pass
-    return opened(data_dir=data_dir)
+    source = opened(data_dir=data_dir)
+    if about is None and source.preparation.get("kind") == "text" and data not in DATASETS:
+        # Numbered by these sentences, the words would be others to the network.
+        raise RunError(
+            f"{run_dir} was made in Python and does not tell its words, without which the sentences of {data} mean "
+            "nothing to its network; predict in Python, with agrlearn.load and the Vocabulary that it was trained with"
+        )
+    return source
 
 
-def training_objects(run_dir: Path, data_dir: Path | None = None, *, otherwise: str) -> "Objects":
+def training_objects(
+    run_dir: Path, network: "AggregatedClassifier", data_dir: Path | None = None, *, otherwise: str
+) -> "Objects":
     """The objects that a run was trained on, read again from where they were.
 
     Args:
-        otherwise: what to do about a run that does not tell them.
+        network: the run's, which they must fit.
+        otherwise: what to do about a run that does not tell them, or tells what is no longer there.
     """
+    from agrlearn.cli.runs import check_shapes
+    from agrlearn.data.catalogue import DATASETS
+
     about = read_note(run_dir)
     if about is None:
         raise RunError(f"{run_dir} was made in Python and does not tell its training data; {otherwise}")
-    source = open_like_training(about.source, run_dir, skip_bad=True, data_dir=data_dir)
-    train_set, _ = split_source(source, about.validation_fraction)
+    try:
+        source = open_like_training(about.source, run_dir, skip_bad=True, data_dir=data_dir)
+        train_set, _ = split_source(source, about.validation_fraction)
+        check_shapes(network, train_set.objects, about.source)
+    except (AgrLearnError, OSError) as error:
+        # Of the user's own data, what the error says to do is about data that were named in the command.
+        reason = str(error) if about.source in DATASETS else str(error).partition("; ")[0]
+        raise RunError(f"the training data of {run_dir} cannot be read again ({reason}); {otherwise}") from error
     return train_set.objects
 
 
@@ -186,6 +219,8 @@ class DataNote(BaseModel):
     validation_fraction: float
     preparation: dict[str, Any]
     skip_bad: bool = False  # earlier versions did not write it
+    dtype: str | None = None  # nor this
+    """Of the objects, such as uint8."""
 
 
 def read_note(run_dir: Path) -> DataNote | None:

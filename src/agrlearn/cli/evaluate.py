@@ -37,8 +37,9 @@ def evaluate(
     from rich.table import Table
 
     from agrlearn.cli.data import open_like_training, part_to_measure, tell_about
-    from agrlearn.cli.engine import start_engine
+    from agrlearn.cli.engine import speaks, start_engine
     from agrlearn.cli.runs import check_shapes, make_protocol, open_run
+    from agrlearn.errors import RunError
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.throughput import objects_per_second
     from agrlearn.grouping import first_tensor, map_objects
@@ -52,7 +53,15 @@ def evaluate(
     test_set, origin = part_to_measure(source, run, class_names)
     names = [protocol] if protocol else ["replicated"] if built.fold == 1 or built.slot_blind else list(PROTOCOLS)
 
-    protocols = {name: make_protocol(name, run, options) for name in names}
+    protocols = {}
+    for name in names:
+        try:
+            protocols[name] = make_protocol(name, run, built, options)
+        except RunError as error:  # the training objects are not to be had
+            if protocol or options.context:
+                raise
+            if speaks():
+                print(f"{name} is left out: {error}")
     engine = start_engine()
     built.to(engine.device)
     results = {

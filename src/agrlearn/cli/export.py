@@ -1,6 +1,14 @@
 """agrlearn export"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from agrlearn.networks.aggregated import AggregatedClassifier
+
+_OBJECTS = 8
 
 
 def export(run: Path, file: Path, /, *, groups: bool = False, network: str | None = None) -> None:
@@ -20,13 +28,51 @@ def export(run: Path, file: Path, /, *, groups: bool = False, network: str | Non
     network
         For a run whose network comes from a Python file: that file and function, which are run.
     """
-    from agrlearn.cli.data import training_objects
+    from agrlearn.cli.data import read_note, training_objects
     from agrlearn.cli.runs import open_run
+    from agrlearn.errors import RunError
     from agrlearn.grouping import first_tensor
     from agrlearn.prediction.export import export_onnx
 
     built, class_names = open_run(run, network)
     in_python = "agrlearn.prediction.export.export_onnx(network, objects, file) exports its network"
-    objects = first_tensor(training_objects(run, otherwise=in_python))[:8]
+    try:
+        objects = first_tensor(training_objects(run, built, otherwise=in_python))[:_OBJECTS]
+        tried_on = ""
+    except RunError as error:
+        note = read_note(run)
+        made_up = _made_up(built, note.dtype if note else None)
+        if made_up is None:
+            raise
+        objects = made_up
+        tried_on = " on made-up objects"
+        print(str(error).removesuffix(f"; {in_python}"))
     difference = export_onnx(built, objects, file, groups=groups)
-    print(f"{file}: {len(class_names)} classes, within {difference:.0e} of PyTorch")
+    print(f"{file}: {len(class_names)} classes, within {difference:.0e} of PyTorch{tried_on}")
+
+
+def _made_up(network: "AggregatedClassifier", dtype: str | None) -> "Tensor | None":
+    """Objects such as the network was trained on, as far as it tells; None where it could be bytes or fractions."""
+    import torch
+
+    from agrlearn.cli.runs import reads_tokens
+    from agrlearn.networks.catalogue import standardizers
+    from agrlearn.networks.joins import PADDING
+    from agrlearn.seeding import generator
+
+    described: Any = network.description
+    shape = (_OBJECTS, *described["object_shape"])
+    if reads_tokens(described):
+        # Of a network from outside, only the words that every vocabulary has are known.
+        tokens = torch.randint(1, max(2, described.get("vocabulary", 2)), shape, generator=generator(0))
+        for number, sentence in enumerate(tokens):
+            sentence[..., shape[-1] - number % shape[-1] :] = PADDING
+        return tokens
+    if dtype not in ("uint8", "float32"):
+        return None
+    values = torch.randn(shape, generator=generator(0))
+    for layer in standardizers(network)[:1]:
+        if len(layer.mean) == shape[1]:
+            channels = (-1, *[1] * (len(shape) - 2))
+            values = layer.mean.view(channels) + layer.spread.view(channels) * values
+    return values.round().clamp(0, 255).to(torch.uint8) if dtype == "uint8" else values

@@ -54,7 +54,7 @@ def predict(
     left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
     tell_about(source, left_out)
     check_shapes(built, source.unseen.objects, data)
-    chosen = make_protocol(protocol, run, options)
+    chosen = make_protocol(protocol, run, built, options)
     engine = start_engine()
     probabilities = predict_objects(
         built.to(engine.device), source.unseen.objects, chosen, batch_size=options.batch_size,

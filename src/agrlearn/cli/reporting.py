@@ -32,44 +32,46 @@ class Reporter:
 
     def report(
         self, runs: "Sequence[RunFacts]", title: str, *, command: str = "",
-        subjects: "dict[Path, Subject] | None" = None,
+        subjects: "dict[Path, Subject] | None" = None, notes: Sequence[str] = (),
     ) -> "Report":  # fmt: skip
         """The report of some runs; what cannot be measured is told on the page, not raised, unless `data` was named.
 
         Args:
             subjects: networks and data that are open already, by run directory.
+            notes: what the page tells beside what is told here.
         """
-        from agrlearn.cli.data import read_note
+        from agrlearn.cli.data import read_note, told_left_out
         from agrlearn.report.collect import report_of_runs
         from agrlearn.report.measure import can_be_grouped, measure
         from agrlearn.report.runs import settings_of, training_command
 
         settings = settings_of(runs)
         opened: dict[int, list[Subject]] = {}
-        notes: list[str] = []
+        told = list(notes)
         for number, setting in enumerate(settings):
             try:
                 opened[number] = [(subjects or {}).get(run.folder) or self.open(run) for run in setting.runs]
             except AgrLearnError as error:
                 if self.data is not None and all(run.finished for run in setting.runs):
                     raise
-                notes.append(f"{setting.name} was not measured: {error}.")
+                told.append(f"{setting.name} was not measured: {error}.")
         measured: dict[int, Measurement] = dict(
             zip(opened, measure(list(opened.values()), dial=self.dial), strict=True)
         )
-        notes += [
+        told += dict.fromkeys(f"{told_left_out(source)}." for source in self._sources.values() if source.bad)
+        told += [
             f"Contextual is left out of the dial of {settings[number].name}, whose training objects are no longer here."
             for number, mine in opened.items()
             if measured[number].dial and mine[0].context is None and can_be_grouped(mine[0].network)
         ]
         if self.dial is None and any(not found.dial for found in measured.values()):
-            notes.append("The dial was left out to save time: agrlearn report measures it.")
+            told.append("The dial was left out to save time: agrlearn report measures it.")
         commands = {
-            number: training_command(setting.runs[0], **dict(note))
+            number: training_command(setting.runs[0], **note.model_dump(exclude={"dtype"}))
             for number, setting in enumerate(settings)
             if (note := read_note(setting.runs[0].folder)) is not None
         }
-        return report_of_runs(title, settings, measured, command=command, commands=commands, notes=notes)
+        return report_of_runs(title, settings, measured, command=command, commands=commands, notes=told)
 
     def open(self, run: "RunFacts") -> "Subject":
         """A run's network with the objects to measure it on."""

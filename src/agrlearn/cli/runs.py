@@ -111,17 +111,30 @@ def _with_classes(
 
 
 def check_shapes(network: "AggregatedClassifier", objects: "Objects", name: str) -> None:
-    """Refuse data whose objects do not have the shape the network was trained on."""
+    """Refuse data whose objects do not have the shape, or are not of the kind, that the network was trained on."""
+    import torch
+
     from agrlearn.grouping import first_tensor
 
     described: Any = network.description
-    expected = tuple(described["object_shape"])
-    came = tuple(first_tensor(objects).shape[1:])
+    tensor = first_tensor(objects)
+    expected, came = tuple(described["object_shape"]), tuple(tensor.shape[1:])
     if expected != came:
         raise DataError(f"{name} holds objects of shape {came}, the network was trained on shape {expected}")
+    sentences = tensor.dtype == torch.int64
+    if sentences != reads_tokens(described):
+        kinds = ("sentences", "numbers") if sentences else ("numbers", "sentences")
+        raise DataError(f"{name} holds {kinds[0]}, the network was trained on {kinds[1]}; give it data of that kind")
 
 
-def make_protocol(name: str, run_dir: Path, options: PredictionOptions) -> "PredictionProtocol":
+def reads_tokens(described: dict[str, Any]) -> bool:
+    """Whether a network, by its description, reads sentences as numbered words."""
+    return "vocabulary" in described or bool(described.get("tokens"))
+
+
+def make_protocol(
+    name: str, run_dir: Path, network: "AggregatedClassifier", options: PredictionOptions
+) -> "PredictionProtocol":
     """The protocol called `name`; Contextual takes its companions from the context or the run's training data."""
     from agrlearn.cli.data import open_like_training, training_objects
     from agrlearn.prediction.protocols import Batched, Contextual, Replicated
@@ -130,8 +143,9 @@ def make_protocol(name: str, run_dir: Path, options: PredictionOptions) -> "Pred
         if options.context:
             source = open_like_training(options.context, run_dir, data_dir=options.data_dir, labels=False)
             companions = source.train.objects
+            check_shapes(network, companions, options.context)
         else:
-            companions = training_objects(run_dir, options.data_dir, otherwise="name them with --context")
+            companions = training_objects(run_dir, network, options.data_dir, otherwise="name them with --context")
         return Contextual(companions, draws=options.draws, seed=options.seed)
 
     makers: dict[str, Callable[[], Any]] = {

@@ -141,6 +141,7 @@ def _run_trial(trial: "Trial", *, fresh: bool) -> None:
             run_dir=trial.run_dir,
             fresh=fresh,
             report=False,
+            lines=False,
             recipe=settings.recipe.model_copy(update={"seed": trial.seed}),
         )
     trial.note_down()

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,7 @@ def train(
     fresh: bool = False,
     precision: str = "32-true",
     report: bool = True,
+    lines: Annotated[bool, Parameter(parse=False)] = True,
     recipe: Annotated[Recipe, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Train a network that classifies FOLD objects in one pass.
@@ -79,6 +81,8 @@ def train(
         32-true, 16-mixed, bf16-mixed or 64-true.
     report
         Write report.html into the run directory at the end.
+    lines
+        No option, but for other commands: where there is no terminal, tell now and then how far the training is.
     """
     from rich.console import Console
 
@@ -87,6 +91,7 @@ def train(
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
+    from agrlearn.networks.outside import comes_from_file
     from agrlearn.ranks import on_rank_zero
     from agrlearn.training.checkpoint import clear_run
     from agrlearn.training.loop import fit
@@ -115,12 +120,14 @@ def train(
     if built.conversion is not None:
         console.print(str(built.conversion), soft_wrap=True)
     try:
-        history = fit(built, train_set, recipe, validation_set, folder, fabric=engine, label=f"fold {fold}")
+        history = fit(
+            built, train_set, recipe, validation_set, folder, fabric=engine, label=f"fold {fold}",
+            progress="lines" if lines else None,
+            on_claim=lambda claimed: remember_data(claimed, source, validation_fraction, data_dir, skip_bad=skip_bad),
+        )  # fmt: skip
     except KeyboardInterrupt:
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
-    if engine.is_global_zero:
-        remember_data(folder, source, validation_fraction, data_dir, skip_bad=skip_bad)
     if history.was_finished:
         console.print("This run was finished already; --fresh trains it again.")
     last = history.records[-1]
@@ -135,13 +142,17 @@ def train(
         )
     if report and engine.is_global_zero:
         end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, source, train_set, validation_set))
-    console.print(f"Next: agrlearn evaluate {folder} {data}", soft_wrap=True)
+    following = ["agrlearn", "evaluate", str(folder), data, *(["--skip-bad"] if skip_bad else [])]
+    if network is not None and comes_from_file(network):
+        following += ["--network", network]
+    console.print(f"Next: {shlex.join(following)}", soft_wrap=True)
 
 
 def _report(
     folder: Path, built: "AggregatedClassifier", source: "Source", train_set: "LabelledSet",
     validation_set: "LabelledSet | None",
 ) -> "Report":  # fmt: skip
+    from agrlearn.cli.data import told_left_out
     from agrlearn.report.measure import Subject
     from agrlearn.report.runs import read_facts
 
@@ -149,7 +160,8 @@ def _report(
     if validation_set is not None:
         origin = f"{len(validation_set):,} held-out objects of {source.name}"
         subjects[folder] = Subject(built, validation_set, train_set.objects, origin, words_of(source))
-    return Reporter().report([read_facts(folder)], folder.resolve().name, subjects=subjects)
+    notes = [f"{told_left_out(source)}."] if source.bad else []
+    return Reporter().report([read_facts(folder)], folder.resolve().name, subjects=subjects, notes=notes)
 
 
 def _build(

@@ -1,6 +1,7 @@
 """Data sets by name, and the one door to all data: a name or a file."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def open_source(
     for_tables = {"--text-column": text_column, "--label-column": label_column}
     if name_or_path in DATASETS:
         _refuse_unused(name_or_path, "a data set by name", {**for_tables, **for_images})
-        return DATASETS[name_or_path](data_folder(data_dir))
+        return _told_of_namesake(DATASETS[name_or_path](data_folder(data_dir)), path)
     if not path.exists():
         if not path.suffix and len(path.parts) == 1:
             look_up(DATASETS, name_or_path, "data set")
@@ -54,7 +55,8 @@ def open_source(
     if is_image_folder(path):
         _refuse_unused(name_or_path, "a folder of images", for_tables)
         size = before.get("size", DEFAULT_SIZE) if image_size is None else image_size
-        return read_image_folder(path, size=size, skip_bad=skip_bad, labels=labels)
+        source = read_image_folder(path, size=size, skip_bad=skip_bad, labels=labels)
+        return replace(source, name=name_or_path) if source.name in DATASETS else source  # ./digits is not digits
     if path.suffix.lower() in READERS:
         _refuse_unused(name_or_path, "a table", for_images)
         earlier = before if before.get("kind") in ("text", "table") else None
@@ -69,6 +71,15 @@ def open_source(
         f"{name_or_path} is none of the kinds that can be read: .npz, {', '.join(READERS)}, or a folder with a folder "
         "of images for each class"
     )
+
+
+def _told_of_namesake(source: Source, path: Path) -> Source:
+    """A data set by name, with a remark if a file or folder is called so too."""
+    if not path.exists():
+        return source
+    kind = "folder" if path.is_dir() else "file"
+    remark = f"the data set of that name is read, not the {kind} here; for that, give ./{path}"
+    return replace(source, remarks=(*source.remarks, remark))
 
 
 def _refuse_unused(name: str, kind: str, options: dict[str, Any]) -> None:

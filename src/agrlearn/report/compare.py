@@ -70,7 +70,7 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
 def _by_seed(setting: Setting, written: str, found: Measurement | None, name: str) -> dict[int, float]:
     if found is not None:
         return {run.seed: getattr(scores, name) for run, scores in zip(setting.runs, found.scores, strict=True)}
-    values = {run.seed: run.last(written) for run in setting.runs}
+    values = {run.seed: run.outcome(written) for run in setting.runs}
     return {seed: value for seed, value in values.items() if value is not None}
 
 

@@ -58,8 +58,12 @@ class RunFacts:
         objects = self.objects_seen // (self.fold * len(self.epochs))
         return len(self.epochs) * len(GroupBatchSampler(objects, self.fold, self.recipe["batch_size"]))
 
-    def last(self, name: str) -> float | None:
-        """The last value that was written down under `name`."""
+    def outcome(self, name: str) -> float | None:
+        """What was written down under `name` of the network there is: last, or in the epoch that its patience kept."""
+        if self.finished and self.recipe.get("patience") is not None:
+            measured = [line for line in self.epochs if line.get("validation_nll") is not None]
+            if measured:
+                return min(measured, key=lambda line: line["validation_nll"]).get(name)  # as `best_record`
         return next((line[name] for line in reversed(self.epochs) if line.get(name) is not None), None)
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
@@ -64,9 +64,10 @@ def fit(
     augment: Augment | None = None,
     workers: int = 0,
     fabric: Fabric | None = None,
-    progress: bool | None = None,
+    progress: bool | Literal["lines"] | None = None,
     label: str = "training",
     checkpoint_seconds: float = 60.0,
+    on_claim: Callable[[Path], None] | None = None,
 ) -> History:
     """Train `network` in place.
 
@@ -83,8 +84,10 @@ def fit(
         workers: processes that load a Dataset other than a `LabelledSet`.
         fabric: devices, processes and precision, as a Lightning Fabric that is launched; one device by default. The
             batch is that of all processes together, and J and batch normalisation are computed over all of it.
-        progress: show a progress bar; on a terminal by default.
+        progress: show a progress bar; on a terminal by default. "lines" does that too, and elsewhere prints a line now
+            and then.
         checkpoint_seconds: time between checkpoints within an epoch.
+        on_claim: called with the run directory once it is this run's, by one process, before it trains.
     """
     recipe = recipe or Recipe()
     train_set = unwrapped(train_set)
@@ -100,17 +103,26 @@ def fit(
         if run_dir is not None:
             identity = functools.partial(identity_of, network, train_set, validation_set, recipe, engine, augment)
             run = held.enter_context(closing(RunDirectory(run_dir, identity)))
-            checkpoint = on_rank_zero(run.open)
+            checkpoint = on_rank_zero(functools.partial(_claim, run, on_claim))
         return _train(
             network, train_set, recipe, validation_set, sampler, engine, run, checkpoint, augment=augment,
             workers=workers, progress=progress, label=label, checkpoint_seconds=checkpoint_seconds,
         )  # fmt: skip
 
 
+def _claim(run: RunDirectory, on_claim: Callable[[Path], None] | None) -> dict[str, Any] | None:
+    """Take the directory, or refuse before anything in it is changed; its last checkpoint."""
+    checkpoint = run.open()
+    if on_claim is not None:
+        on_claim(run.path)
+    return checkpoint
+
+
 def _train(
     network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, validation_set: Dataset | None,
     sampler: GroupBatchSampler, engine: Fabric, run: RunDirectory | None, checkpoint: dict[str, Any] | None,
-    *, augment: Augment | None, workers: int, progress: bool | None, label: str, checkpoint_seconds: float,
+    *, augment: Augment | None, workers: int, progress: bool | Literal["lines"] | None, label: str,
+    checkpoint_seconds: float,
 ) -> History:  # fmt: skip
     """All epochs that are left, one after the other."""
     if not network.training:
@@ -132,12 +144,13 @@ def _train(
     cuda = range(torch.cuda.device_count()) if engine.device.type == "cuda" else []
     exact = isinstance(train_set, LabelledSet)
     own = () if engine.is_global_zero else (_RANK, engine.global_rank)
+    looked = time.perf_counter()
     with (
         torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
         told_of_lost_ranks(run is not None), told_of_lost_workers(), told_of_single_groups(),
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
-            started = saved = looked = time.perf_counter()
+            started = saved = time.perf_counter()
             before, earlier = state.seconds, state.epoch_seconds
             sampler.set_epoch(state.epoch)
             seed_torch(derive_seed(recipe.seed, state.epoch, *own), engine.device)
@@ -269,7 +282,8 @@ def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: f
         parts.append(f"J {float(totals.information) / totals.penalties:.2f} of log m {log_groups:.2f}")
     if totals.skipped:
         parts.append(f"J left out {totals.skipped}×")
-    if state.records and (error := state.records[-1].validation_error) is not None:
+    errors = (record.validation_error for record in reversed(state.records))
+    if (error := next((error for error in errors if error is not None), None)) is not None:
         parts.append(f"held out {error:.1%}")
     parts.append(f"{totals.groups * state.network.fold / seconds:,.0f} objects/s")
     return " · ".join(parts)
