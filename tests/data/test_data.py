@@ -166,6 +166,15 @@ def test_endings_in_capitals_are_those_in_small_letters(tmp_path):
     assert open_source(str(tmp_path / "A.NPZ")).train.objects.shape == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("header", "label"),
+    [("x,y,label", "label"), ("y,Target,x", "Target"), ("y,x,z", "y"), ("a,b,c", "c"), ("label,class,b", "label")],
+)
+def test_the_surest_name_of_a_label_is_guessed_and_else_the_last_column(header, label, tmp_path):
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2,3\n4,5,6\n")
+    assert open_source(str(tmp_path / "t.csv")).preparation["label"] == label
+
+
 def test_data_without_labels_are_told_how_their_kind_gets_them(tmp_path):
     (tmp_path / "t.csv").write_text("x,class\n1,a\n2,b\n")
     told = open_source(str(tmp_path / "t.csv")).preparation

@@ -17,7 +17,7 @@ from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, look_up
 from agrlearn.files import parse_json
 
-_LABEL_NAMES = ("label", "labels", "class", "target", "y", "category")
+_LABEL_NAMES = ("label", "labels", "class", "target", "category", "y")  # the surest first: y may be a coordinate
 _ROW_NUMBERS = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")  # as pandas calls the column of its row numbers
 _ROWS_TO_GUESS_FROM = 200
 _LONGEST_ROW = 2**23  # bytes
@@ -167,8 +167,8 @@ def _refuse_nothing(path: Path, kept: list[Any]) -> None:
 
 
 def _guess_label(names: list[str]) -> str:
-    by_name = [name for name in names if name.strip().lower() in _LABEL_NAMES]
-    return by_name[0] if by_name else names[-1]
+    by_name = {name.strip().lower(): name for name in reversed(names)}
+    return next((by_name[known] for known in _LABEL_NAMES if known in by_name), names[-1])
 
 
 def _guess_text(rows: Rows, names: list[str]) -> str | None:
