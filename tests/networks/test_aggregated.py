@@ -221,8 +221,8 @@ def test_sizes_that_no_network_has_get_a_sentence(name):
         for value in (least - 1, -3, 2.5, True):
             with pytest.raises(RecipeError, match=f"{option} of {name} is a whole number from {least} up, got {value}"):
                 build_network(name, **{**told, **OPTIONS.get(name, {}), option: value})
-    for noise in (-1, math.nan, math.inf):
-        with pytest.raises(RecipeError, match=f"noise of {name} is a standard deviation from 0 up, got {noise}"):
+    for noise in (-1, math.nan, math.inf, "high"):
+        with pytest.raises(RecipeError, match=f"noise of {name} is a standard deviation from 0 up, got {noise!r}"):
             build_network(name, **{**told, **OPTIONS.get(name, {}), "noise": noise})
 
 

@@ -111,7 +111,7 @@ def _check_options(name: str, builder: Callable[..., AggregatedClassifier], opti
             least = 0 if option in _MAY_BE_ZERO else 1
             if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise RecipeError(f"{option} of {name} is a whole number from {least} up, got {value!r}")
-        elif option == "noise" and not 0 <= value < math.inf:
+        elif option == "noise" and not (isinstance(value, int | float) and 0 <= value < math.inf):
             raise RecipeError(f"noise of {name} is a standard deviation from 0 up, got {value!r}")
 
 
