@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 import agrlearn
+import agrlearn.__main__
 import agrlearn.cli
 
 BESIDE_PYTHON = {
@@ -27,7 +28,7 @@ def test_the_installed_package_has_its_files_that_are_not_python():
 
 def test_the_command_is_the_command_line():
     (command,) = entry_points(group="console_scripts", name="agrlearn")
-    assert command.load() is agrlearn.cli.main
+    assert command.load() is agrlearn.__main__.main
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ The public names are loaded when they are first used, so that importing the pack
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from agrlearn.training.loop import fit
     from agrlearn.training.objective import cross_entropy
     from agrlearn.training.recipe import Recipe
-
-__version__ = version("agrlearn")
 
 _HOMES = {
     "AgrLearnClassifier": "sklearn",
@@ -66,6 +63,13 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("agrlearn")
+        except PackageNotFoundError:
+            return "unknown: not installed"
     if name not in _HOMES:
         raise AttributeError(f"module 'agrlearn' has no attribute {name!r}")
     return getattr(import_module(f"agrlearn.{_HOMES[name]}"), name)

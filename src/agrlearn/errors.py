@@ -35,6 +35,10 @@ class TrainingError(AgrLearnError, RuntimeError):
     """Training cannot go on."""
 
 
+class NotFiniteError(AgrLearnError, ArithmeticError):
+    """A network's answers are NaN or infinite."""
+
+
 class TheoryError(AgrLearnError, ValueError):
     """A probability table, or what is asked of it, cannot be used."""
 

@@ -1,27 +1,48 @@
-"""Files that are whole or absent, and texts that are small or refused."""
+"""Files that are whole or absent and never behind a link, and texts that are small or refused."""
 
+import errno
 import json
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 _LARGEST_TEXT = 2**26  # bytes; a million words are 2**24
+_NO_LINK, _NO_WAIT = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)  # Windows has neither
+_BINARY = getattr(os, "O_BINARY", 0)
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file to read its bytes; OSError for a pipe or a device, which could keep us waiting for ever."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "This is not a regular file", str(path))
+    return file
 
 
 def read_small_text(path: Path) -> str:
     """A text file of ours, which is never large; ValueError for any other, of which no more is read."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         content = file.read(_LARGEST_TEXT + 1)
     if len(content) > _LARGEST_TEXT:
         raise ValueError(f"it has more than {_LARGEST_TEXT:,} bytes")
     return content.decode()
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a small text; a last one that is still being written, or was cut off, is left out."""
+    return [line for line in read_small_text(path).splitlines(keepends=True) if line.endswith("\n")]
+
+
 def parse_json(text: str) -> Any:
-    """What a JSON text holds; ValueError if it is none, or nested so deeply that it cannot be read."""
+    """The value of a JSON text; ValueError if the text is not JSON, or is nested too deeply to be read."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -29,7 +50,7 @@ def parse_json(text: str) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """A JSON text, with null where a number is NaN, which JSON has not."""
+    """A JSON text, with null in place of NaN, which JSON does not have."""
     return json.dumps(_without_nan(value), indent=1, allow_nan=False) + "\n"
 
 
@@ -41,31 +62,30 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:
-    """Replace `path` by `content` in one instant: killed at any moment, the old file or the new one is there.
+def write_atomically(path: Path, content: bytes | str | Iterable[str], *, keep: Path | None = None) -> None:
+    """Replace `path` by a new file in one instant: killed at any moment, the old file or the new one is there.
+
+    A link at `path` is replaced itself. What it points to, and other names of the old file, stay as they are.
 
     Args:
+        content: all of it, or pieces of text that are written as they come.
         keep: where the old file goes, instead of being lost; killed between the two, it is only there.
     """
-    # File names that are no UTF-8 come in as surrogates, and go out as the bytes they were.
-    data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)  # a pipe or a device is written to, never replaced
-        return
-    path = path.resolve()  # of a link, what it points to
     draft = path.with_name(f".{path.name}.draft")
     try:
-        with draft.open("wb") as file:
-            file.write(data)
+        draft.unlink(missing_ok=True)  # left by a process that was killed, or put there to be written through
+        with _create(draft) as file:
+            file.writelines(_pieces(content))
             file.flush()
             os.fsync(file.fileno())
         if keep is not None and path.exists():
             path.replace(keep)
         draft.replace(path)
     except BaseException as error:
-        draft.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a full disk is told without a name
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(draft)):
+            error.filename, error.filename2 = str(path), None  # nobody knows the draft
         raise
     if os.name == "nt":
         return
@@ -75,6 +95,54 @@ def write_atomically(path: Path, content: bytes | str, *, keep: Path | None = No
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _pieces(content: bytes | str | Iterable[str]) -> Iterator[bytes]:
+    for piece in [content] if isinstance(content, bytes | str) else content:
+        # File names that are not UTF-8 come in as surrogates, and go out as the bytes they were.
+        yield piece.encode(errors="surrogateescape") if isinstance(piece, str) else piece
+
+
+def _create(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY, 0o666), "wb")
+
+
+def write_output(path: Path, content: bytes | str | Iterable[str]) -> None:
+    """Write a file that the user has named: through a link of theirs, or into a pipe or device. Folders are made."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            file.writelines(_pieces(content))
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content)
+
+
+def open_own(path: Path) -> TextIO:
+    """Open a text file of ours to add to it; OSError if it is a link, has other names, or is not a regular file."""
+    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK | _NO_WAIT, 0o666)
+    file = os.fdopen(opened, "a", encoding="utf-8", errors="surrogateescape")
+    about = os.fstat(opened)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        file.close()
+        raise OSError(errno.EINVAL, "This is not a regular file of one name", str(path))
+    return file
+
+
+def make_own_folder(path: Path) -> None:
+    """Make a folder, with its parents; a link is refused, since it could lead what is written out of its parent."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "This is a link, where a folder is expected", str(path))
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def spreadsheet_cell(text: str) -> str:
+    """The text so that a spreadsheet shows it: what it would run as a formula gets an apostrophe in front.
+
+    >>> spreadsheet_cell("=SUM(A1)"), spreadsheet_cell("-1"), spreadsheet_cell("cat")
+    ("'=SUM(A1)", '-1', 'cat')
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 @contextmanager

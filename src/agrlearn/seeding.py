@@ -1,5 +1,9 @@
 """Randomness that can be replayed: every stream is derived from a few integers and nothing else."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy
 import torch
 
@@ -27,11 +31,42 @@ def generator(*keys: int) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(*keys))
 
 
+_TURN = threading.RLock()
+_CPU = torch.device("cpu")
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
+    """Within this block torch's own streams, those of initial weights and of layers such as dropout, start at `seed`.
+
+    Afterwards they go on as if nothing had been drawn. There is one such stream for all threads, so these take turns.
+    """
+    with keep_streams(device), _TURN:
+        seed_torch(seed, device)
+        yield
+
+
+@contextmanager
+def keep_streams(device: torch.device = _CPU) -> Iterator[None]:
+    """After this block torch's own streams, on the CPU and on `device`, go on where they were before it."""
+    # fork_rng of no device alone is quick; for others it needs their number.
+    others = [] if device.type == "cpu" else [torch.get_device_module(device).current_device()]
+    kept = torch.random.fork_rng(others, device_type=device.type if others else "cuda")
+    with _TURN:
+        kept.__enter__()
+    try:
+        yield
+    finally:
+        with _TURN:
+            kept.__exit__(None, None, None)
+
+
 def seed_torch(seed: int, device: torch.device) -> None:
-    """Seed torch's own streams, those of layers such as dropout, on the CPU and on `device`.
+    """Seed torch's own streams on the CPU and on `device`.
 
     Not by torch.manual_seed: for each kind of device that is not there it writes down the stack, about a millisecond.
     """
-    torch.default_generator.manual_seed(seed)
-    if device.type != "cpu":
-        torch.get_device_module(device).manual_seed(seed)
+    with _TURN:
+        torch.default_generator.manual_seed(seed)
+        if device.type != "cpu":
+            torch.get_device_module(device).manual_seed(seed)

@@ -20,6 +20,7 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
+from agrlearn.seeding import seeded
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 
@@ -120,8 +121,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         shape = tuple(objects.shape[1:])
         fold = min(int(self.fold), len(train))
         if callable(self.network):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+            with seeded(seed):
                 self.network_ = self.network(shape, len(self.classes_), fold)
         else:
             options = {"vocabulary": self.vocabulary_.size} if self.vocabulary_ is not None else {}

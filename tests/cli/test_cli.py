@@ -69,7 +69,7 @@ def test_from_training_to_predictions_with_class_names(table, tmp_path, capsys):
 
     for protocol in ("replicated", "batched", "contextual"):
         assert call("predict", run, table, "--protocol", protocol, "--draws", 2) == 0
-        rows = list(csv.DictReader((run / "predictions.csv").open()))
+        rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
         assert len(rows) == 150
         assert [row["object"] for row in rows] == [str(number) for number in range(150)]
         assert {row["prediction"] for row in rows} <= {"a", "b", "c"}
@@ -258,7 +258,7 @@ def test_a_run_from_python_is_opened_or_refused_with_a_sentence(table, vectors, 
     catalogued = build_network("mlp", object_shape=(size,), num_classes=3, fold=2)
     fit(catalogued, plain, Recipe(epochs=1), run_dir=tmp_path / "catalogued")
     assert call("predict", tmp_path / "catalogued", table, "--network", "mlp") == 0
-    predicted = csv.DictReader((tmp_path / "catalogued" / "predictions.csv").open())
+    predicted = csv.DictReader((tmp_path / "predictions.csv").open())
     assert {row["prediction"] for row in predicted} <= {"0", "1", "2"}
     assert call("predict", tmp_path / "catalogued", table, "--network", "small-cnn") == 2
     assert "is mlp, not small-cnn" in capsys.readouterr().err

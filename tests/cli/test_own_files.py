@@ -54,14 +54,14 @@ def test_a_folder_of_class_folders_from_training_to_named_predictions(tmp_path, 
     assert call("train", tmp_path / "pets", "--image-size", 16, "--run-dir", run, *FAST) == 0
     assert "14 objects of 2 classes" in capsys.readouterr().out
     assert call("predict", run, tmp_path / "pets") == 0
-    rows = list(csv.DictReader((run / "predictions.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert len(rows) == 16
     assert {"cat", "dog"} <= set(rows[0])
     assert call("evaluate", run, tmp_path / "pets", "--protocol", "batched") == 0
     (tmp_path / "new").mkdir()
     Image.new("L", (40, 20)).save(tmp_path / "new" / "one.png")
     assert call("predict", run, tmp_path / "new") == 0
-    assert len((run / "predictions.csv").read_text().splitlines()) == 2
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 2
 
 
 def test_folders_called_train_and_test_are_the_parts(tmp_path):
@@ -153,7 +153,7 @@ def test_sentences_in_a_table_are_found_and_said_aloud(kind, tmp_path, capsys):
     assert "labels from the column 'label', objects from the sentences in 'review'" in capsys.readouterr().out
     write_rows(tmp_path / "new.csv", ["review"], [["a fine plot"], ["never seen words"]])
     assert call("predict", run, tmp_path / "new.csv") == 0
-    found = list(csv.DictReader((run / "predictions.csv").open()))
+    found = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert [row["prediction"] in ("pos", "neg") for row in found] == [True, True]
     assert call("evaluate", run, file) == 0
     assert call("predict", run, file, "--protocol", "batched") == 2
@@ -259,9 +259,9 @@ def test_labels_do_not_matter_to_prediction(tmp_path):
         write_rows(tmp_path / f"{name}.csv", ["x", "label"], zip((3, 5, 7), labels, strict=True))
         for context in ((), ("--protocol", "contextual", "--context", tmp_path / f"{name}.csv")):
             assert call("predict", run, tmp_path / f"{name}.csv", *context) == 0
-            assert len((run / "predictions.csv").read_text().splitlines()) == 4
+            assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 4
         assert call("predict", run, tmp_path / f"{name}.csv", "--skip-bad") == 0
-        found.append((run / "predictions.csv").read_text())
+        found.append((tmp_path / "predictions.csv").read_text())
     assert len(set(found)) == 1
 
 
@@ -283,9 +283,9 @@ def test_predictions_name_the_rows_that_they_are_of(tmp_path, capsys):
     (tmp_path / "new.csv").write_text("x\n1\nhuh\n3\n\n4,4\n5\n")
     assert call("predict", run, tmp_path / "new.csv", "--skip-bad") == 0
     assert "left out 2 that cannot be read, listed in" in capsys.readouterr().out
-    rows = list(csv.DictReader((run / "predictions.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert [(row["object"], row["where"]) for row in rows] == [("0", "row 2"), ("2", "row 4"), ("4", "row 7")]
-    left_out = run / "predictions.left_out.tsv"
+    left_out = tmp_path / "predictions.left_out.tsv"
     assert [line.split("\t")[0] for line in left_out.read_text().splitlines()] == ["row 3", "row 6"]
     assert call("predict", run, tmp_path / "t.csv") == 0
     assert not left_out.exists()

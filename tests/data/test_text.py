@@ -83,20 +83,21 @@ def test_a_preparation_that_tells_no_cleaning_means_kims(tmp_path):
         open_source(file, preparation={**told, "cleaning": "os.system"})
 
 
-def test_a_run_predicts_with_the_cleaning_that_it_was_trained_with(tmp_path):
+def test_a_run_predicts_with_the_cleaning_that_it_was_trained_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     file, run = write(tmp_path / "t.csv", RUSSIAN * 5), tmp_path / "run"
     small = ("--epochs", 1, "--batch-size", 4, "--net.maps", 2, "--net.embedding", 4, "--no-report")
     assert call("train", file, "--run-dir", run, *small) == 0
     note = json.loads((run / "data.json").read_text())
     assert note["preparation"]["cleaning"] == "any-script"
     assert call("predict", run, file) == 0
-    predictions = (run / "predictions.csv").read_text().splitlines()
+    predictions = (tmp_path / "predictions.csv").read_text().splitlines()
     assert len(set(line.split(",", 2)[2] for line in predictions[1:])) == 2
     assert call("evaluate", run, file) == 0
     del note["preparation"]["cleaning"]
     (run / "data.json").write_text(json.dumps(note))
     assert call("predict", run, write(tmp_path / "new.csv", [("очень", "pos"), ("скучный", "pos")])) == 0
-    one, other = (run / "predictions.csv").read_text().splitlines()[1:]
+    one, other = (tmp_path / "predictions.csv").read_text().splitlines()[1:]
     assert one.split(",", 2)[2] == other.split(",", 2)[2]
 
 

@@ -16,6 +16,7 @@ from agrlearn.grouping import group, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, saved_class_names
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
+from agrlearn.networks.replicated import ReplicatedModel
 from agrlearn.networks.standardize import Standardize
 
 SHAPES = {
@@ -52,7 +53,9 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
     shared = group(network.shared(groups.flatten(0, 1)), fold)
     assert torch.equal(network.bottleneck_from(shared), network.bottleneck(groups))
     objects = network.shared(groups[:, 0])
-    torch.testing.assert_close(network.bottleneck_of_one(objects), network.bottleneck_from(replicate(objects, fold)))
+    torch.testing.assert_close(
+        ReplicatedModel(network).bottleneck(objects), network.bottleneck_from(replicate(objects, fold))
+    )
     network(groups).sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
 
@@ -73,12 +76,12 @@ def test_a_layer_that_reads_the_slots_side_by_side_reads_one_object_once(name, o
         build_network(name, object_shape=SHAPES[name], num_classes=5, fold=fold, **options).eval() for fold in (1, 4)
     )
     shared = four.shared(torch.rand(3, *SHAPES[name]))
-    torch.testing.assert_close(four.bottleneck_of_one(shared), four.bottleneck_from(replicate(shared, 4)))
+    torch.testing.assert_close(ReplicatedModel(four).bottleneck(shared), four.bottleneck_from(replicate(shared, 4)))
     read = {}
     for network in (one, four):
         layer = network.encoder.get_submodule(network.slot_weights[0].removesuffix(".weight"))
         layer.register_forward_hook(lambda layer, inputs, _, fold=network.fold: read.update({fold: inputs[0].shape}))
-        network.bottleneck_of_one(network.shared(torch.rand(3, *SHAPES[name])))
+        ReplicatedModel(network).bottleneck(network.shared(torch.rand(3, *SHAPES[name])))
     assert read[1] == read[4]
 
 
@@ -111,7 +114,7 @@ def test_whatever_reads_the_slots_reads_one_object_as_it_reads_its_copies(layer,
     network = AggregatedClassifier(encoder, features=4, fold=2, num_classes=3, join="features").eval()
     objects = torch.rand(5, *shape)
     expected = network.bottleneck(replicate(objects, 2))
-    torch.testing.assert_close(network.bottleneck_of_one(objects), expected)
+    torch.testing.assert_close(ReplicatedModel(network).bottleneck(objects), expected)
 
 
 def test_a_weight_may_be_normalised_after_the_network_was_built():
@@ -119,7 +122,7 @@ def test_a_weight_may_be_normalised_after_the_network_was_built():
     spectral_norm(network.encoder[0])
     objects = network.shared(torch.rand(5, 6))
     expected = network.bottleneck_from(replicate(objects, 2))
-    torch.testing.assert_close(network.bottleneck_of_one(objects), expected)
+    torch.testing.assert_close(ReplicatedModel(network).bottleneck(objects), expected)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -6,7 +6,8 @@ import torch
 
 from agrlearn.networks.catalogue import build_network
 from agrlearn.networks.convert import aggregate
-from agrlearn.prediction.export import ReplicatedModel, export_onnx
+from agrlearn.networks.replicated import ReplicatedModel
+from agrlearn.prediction.export import export_onnx
 from agrlearn.prediction.predict import predict
 from tests.networks import foreign
 

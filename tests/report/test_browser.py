@@ -9,7 +9,7 @@ import sys
 import numpy
 import pytest
 
-from agrlearn.report.page import write_page
+from agrlearn.report.page import render
 from tests.report.browser import Browser, needs_browser, wait_for
 from tests.report.conftest import HOSTILE, QUOTED
 
@@ -26,7 +26,7 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(report, tmp_path_factory) -> str:
     file = tmp_path_factory.mktemp("page") / "a report.html"
-    write_page(report, file)
+    file.write_text(render(report))
     return file.as_uri()
 
 

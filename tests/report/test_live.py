@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from agrlearn.report.live import LiveRun, make_server
+from agrlearn.report.live import LiveRun, LiveServer
 from tests.report.browser import wait_for
 
 
@@ -25,19 +25,18 @@ def run(trained, tmp_path):
 @pytest.fixture
 def ask(run, report):
     """Asks the server of the run for a path."""
-    server = make_server(LiveRun(run, lambda facts: report))
+    server = LiveServer(LiveRun(run, lambda facts: report))
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def ask(path="/", method="GET", **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-        connection.request(method, path, headers={"Host": f"127.0.0.1:{server.server_port}", **headers})
+        connection = http.client.HTTPConnection(*server.address, timeout=30)
+        connection.request(method, path, headers={"Host": f"127.0.0.1:{server.address[1]}", **headers})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
-    ask.address = server.server_address
+    ask.address = server.address
     yield ask
-    server.shutdown()
-    server.server_close()
+    server.close()
 
 
 def test_it_listens_on_this_machine_alone(ask):

@@ -30,11 +30,13 @@ def split_source(
     """
     import torch
 
+    from agrlearn.data.labelled import check_several_classes
     from agrlearn.seeding import generator
 
     if not 0.0 <= fraction < 1.0:
         raise RecipeError(f"validation-fraction is a share from 0 up to 1, got {fraction}")
     everything = source.labelled(source.train, class_names)
+    check_several_classes(everything, origin=source.name)
     if source.test is not None:
         return everything, source.labelled(source.test, everything.class_names)
     if fraction == 0.0:
@@ -72,10 +74,12 @@ def remember_data(run_dir: Path, source: "Source", fraction: float, data_dir: Pa
 
 def list_bad(source: "Source", file: Path) -> None:
     """List what was left out of the source and why; where nothing was, an earlier list is removed."""
-    from agrlearn.files import write_atomically
+    from agrlearn.files import spreadsheet_cell, write_atomically
 
     if source.bad:
-        write_atomically(file, "".join(f"{bad.where}\t{bad.reason}\n" for bad in source.bad))
+        write_atomically(
+            file, (f"{spreadsheet_cell(bad.where)}\t{spreadsheet_cell(bad.reason)}\n" for bad in source.bad)
+        )
     else:
         file.unlink(missing_ok=True)
 
@@ -152,9 +156,10 @@ def told_left_out(source: "Source") -> str:
 
 
 def open_like_training(
-    data: str, run_dir: Path, *, skip_bad: bool = False, data_dir: Path | None = None, labels: bool = True
-) -> "Source":
-    """Data for a trained network: they become objects as its training data did.
+    data: str, run_dir: Path, network: "AggregatedClassifier", *, skip_bad: bool = False,
+    data_dir: Path | None = None, labels: bool = True,
+) -> "Source":  # fmt: skip
+    """Data for a run's trained network: they become objects as its training data did.
 
     Args:
         labels: False reads the objects alone.
@@ -165,6 +170,8 @@ def open_like_training(
     about = read_note(run_dir)
     before = about.data_dir if about else None
     preparation = about.preparation if about else None
+    if preparation:
+        _refuse_other_shapes(run_dir, preparation, network)
     opened = functools.partial(open_source, data, preparation=preparation, skip_bad=skip_bad, labels=labels)
     if data_dir is None and before is not None and Path(before).is_dir():
         try:
@@ -183,6 +190,18 @@ def open_like_training(
     return source
 
 
+def _refuse_other_shapes(run_dir: Path, preparation: dict[str, Any], network: "AggregatedClassifier") -> None:
+    """Refuse a run whose data do not become what its network takes, before anything is read or made."""
+    from agrlearn.data.preparation import shape_of_objects
+
+    described: Any = network.description
+    made, taken = shape_of_objects(preparation), tuple(described["object_shape"])
+    if made is not None and made != taken:
+        raise RunError(
+            f"{run_dir} makes objects of shape {made} of its data, but its network takes shape {taken}; train it again"
+        )
+
+
 def training_objects(
     run_dir: Path, network: "AggregatedClassifier", data_dir: Path | None = None, *, otherwise: str
 ) -> "Objects":
@@ -199,7 +218,7 @@ def training_objects(
     if about is None:
         raise RunError(f"{run_dir} was made in Python and does not tell its training data; {otherwise}")
     try:
-        source = open_like_training(about.source, run_dir, skip_bad=True, data_dir=data_dir)
+        source = open_like_training(about.source, run_dir, network, skip_bad=True, data_dir=data_dir)
         train_set, _ = split_source(source, about.validation_fraction)
         check_shapes(network, train_set.objects, about.source)
     except (AgrLearnError, OSError) as error:

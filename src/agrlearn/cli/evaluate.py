@@ -47,7 +47,7 @@ def evaluate(
     from agrlearn.prediction.protocols import PROTOCOLS
 
     built, class_names = open_run(run, options.network)
-    source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir)
+    source = open_like_training(data, run, built, skip_bad=options.skip_bad, data_dir=options.data_dir)
     tell_about(source)
     check_shapes(built, source.unseen.objects, data)
     test_set, origin = part_to_measure(source, run, class_names)

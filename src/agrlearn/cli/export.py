@@ -55,14 +55,13 @@ def _made_up(network: "AggregatedClassifier", dtype: str | None) -> "Tensor | No
     """Objects such as the network was trained on, as far as it tells; None where it could be bytes or fractions."""
     import torch
 
-    from agrlearn.cli.runs import reads_tokens
     from agrlearn.networks.catalogue import standardizers
     from agrlearn.networks.joins import PADDING
     from agrlearn.seeding import generator
 
     described: Any = network.description
     shape = (_OBJECTS, *described["object_shape"])
-    if reads_tokens(described):
+    if network.reads_tokens:
         # Of a network from outside, only the words that every vocabulary has are known.
         tokens = torch.randint(1, max(2, described.get("vocabulary", 2)), shape, generator=generator(0))
         for number, sentence in enumerate(tokens):

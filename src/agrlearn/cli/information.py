@@ -35,6 +35,8 @@ def _rows(file: Path) -> "numpy.ndarray":
 
     from agrlearn.errors import DataError
 
+    if not file.is_file():
+        raise DataError(f"{file} is not a file; expected an .npy, .csv or .tsv file")
     try:
         if file.suffix == ".npy":
             return numpy.load(file, allow_pickle=False)

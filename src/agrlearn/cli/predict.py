@@ -1,12 +1,18 @@
 """agrlearn predict"""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from agrlearn.cli.data import BAD_FILE
 from agrlearn.cli.runs import PredictionOptions
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from agrlearn.data.sources import Place
 
 _DEFAULTS = PredictionOptions()
 
@@ -24,7 +30,8 @@ def predict(
 
     The CSV file has a line for each object, in order: its number in DATA (from 0, counting what is left out), its row
     or file where DATA is a table or a folder, the most probable class, that class's probability, and the probability
-    of every class. What --skip-bad leaves out is listed beside the CSV file, in predictions.left_out.tsv.
+    of every class. What --skip-bad leaves out is listed beside the CSV file, in predictions.left_out.tsv. A name that
+    a spreadsheet would run as a formula has an apostrophe in front.
 
     Parameters
     ----------
@@ -37,40 +44,57 @@ def predict(
         replicated (each object in every slot: an ensemble), batched (other objects in the slots: fast), or contextual
         (beside random training objects).
     output
-        The CSV file to write; by default predictions.csv in RUN.
+        The CSV file to write; by default predictions.csv in the working directory.
     """
-    import csv
-    import io
-
     from agrlearn.cli.data import list_bad, open_like_training, tell_about
     from agrlearn.cli.engine import start_engine
     from agrlearn.cli.runs import check_shapes, make_protocol, open_run
-    from agrlearn.files import write_atomically
-    from agrlearn.prediction.predict import predict as predict_objects
+    from agrlearn.files import write_atomically, write_output
+    from agrlearn.grouping import count_objects
+    from agrlearn.prediction.predict import predict_in_blocks
 
     built, class_names = open_run(run, options.network)
-    source = open_like_training(data, run, skip_bad=options.skip_bad, data_dir=options.data_dir, labels=False)
-    file = output or run / "predictions.csv"
+    source = open_like_training(data, run, built, skip_bad=options.skip_bad, data_dir=options.data_dir, labels=False)
+    file = output or Path("predictions.csv")
     left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
     tell_about(source, left_out)
     check_shapes(built, source.unseen.objects, data)
     chosen = make_protocol(protocol, run, built, options)
     engine = start_engine()
-    probabilities = predict_objects(
+    blocks = predict_in_blocks(
         built.to(engine.device), source.unseen.objects, chosen, batch_size=options.batch_size,
         samples=options.samples, seed=options.seed, sharded=True,
     )  # fmt: skip
+    lines = _lines(blocks, source.unseen.places, class_names)
     if not engine.is_global_zero:
+        for _ in lines:  # its share of the work
+            pass
         return
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    places = source.unseen.places
-    table.writerow(["object", *(["where"] if places else []), "prediction", "confidence", *class_names])
-    confidences, winners = probabilities.max(dim=1)
-    named = places or ((number,) for number in range(len(probabilities)))
-    rows = zip(named, winners.tolist(), confidences.tolist(), probabilities.tolist(), strict=True)
-    for place, winner, confidence, row in rows:
-        table.writerow([*place, class_names[winner], f"{confidence:.6g}", *(f"{value:.6g}" for value in row)])
     list_bad(source, left_out)
-    write_atomically(file, text.getvalue())
-    print(f"{len(probabilities):,} predictions in {file}")
+    (write_output if output else write_atomically)(file, lines)
+    print(f"{count_objects(source.unseen.objects):,} predictions in {file}")
+
+
+def _lines(blocks: Iterable["Tensor"], places: "Sequence[Place] | None", class_names: tuple[str, ...]) -> Iterator[str]:
+    """The CSV file, line by line."""
+    import csv
+
+    from agrlearn.files import spreadsheet_cell
+
+    class Line:
+        """What the csv module writes to."""
+
+        def write(self, text: str) -> str:
+            return text
+
+    table = csv.writer(Line(), lineterminator="\n")
+    names = [spreadsheet_cell(name) for name in class_names]
+    yield table.writerow(["object", *(["where"] if places else []), "prediction", "confidence", *names])
+    number = 0
+    for block in blocks:
+        confidences, winners = block.max(dim=1)
+        for winner, confidence, row in zip(winners.tolist(), confidences.tolist(), block, strict=True):
+            place = [places[number].number, spreadsheet_cell(places[number].name)] if places else [number]
+            values = (f"{value:.6g}" for value in row.tolist())
+            yield table.writerow([*place, names[winner], f"{confidence:.6g}", *values])
+            number += 1

@@ -9,7 +9,7 @@ def report(
     runs: list[Path],
     /,
     *,
-    output: Path = Path(REPORT_FILE),
+    output: Path | None = None,
     data: str | None = None,
     dial: bool = True,
     network: str | None = None,
@@ -24,7 +24,7 @@ def report(
     runs
         Directories of runs, finished or not, or folders of them.
     output
-        The file to write.
+        The file to write; by default report.html in the working directory.
     data
         What to measure on, as in agrlearn evaluate; by default what each run held out.
     dial
@@ -37,7 +37,8 @@ def report(
     import shlex
 
     from agrlearn.cli.reporting import Reporter
-    from agrlearn.report.page import write_page
+    from agrlearn.files import write_atomically, write_output
+    from agrlearn.report.page import render
     from agrlearn.report.runs import find_runs, read_facts
 
     folders = find_runs(runs)
@@ -45,7 +46,8 @@ def report(
     command = shlex.join(["agrlearn", "report", *map(str, runs), *(["--data", data] if data else [])])
     reporter = Reporter(data, network, data_dir, dial)
     made = reporter.report([read_facts(folder) for folder in folders], title, command=command)
-    write_page(made, output)
+    page, file = render(made).encode(errors="surrogateescape"), output or Path(REPORT_FILE)
+    (write_output if output else write_atomically)(file, page)
     for note in made.notes:
         print(note)
-    print(f"{output}: {len(folders)} run{'s' * (len(folders) > 1)}, {output.stat().st_size / 1e6:.1f} MB")
+    print(f"{file}: {len(folders)} run{'s' * (len(folders) > 1)}, {len(page) / 1e6:.1f} MB")

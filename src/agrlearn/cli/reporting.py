@@ -10,6 +10,7 @@ from agrlearn.errors import AgrLearnError, DataError
 if TYPE_CHECKING:
     from agrlearn.data.sources import Source
     from agrlearn.grouping import Objects
+    from agrlearn.networks.aggregated import AggregatedClassifier
     from agrlearn.report.collect import Report
     from agrlearn.report.measure import Measurement, Subject
     from agrlearn.report.runs import RunFacts
@@ -84,30 +85,32 @@ class Reporter:
         if self.data is None and note is None:
             raise DataError(f"{run.folder} does not tell its data; name what to measure on with --data")
         name = self.data or note.source  # type: ignore[union-attr]
-        source = self._source(name, run.folder)
+        source = self._source(name, run.folder, built)
         check_shapes(built, source.unseen.objects, name)
         test_set, origin = part_to_measure(source, run.folder, class_names, strict=self.data is None)
         context = None
         if self.dial is not False and can_be_grouped(built):
-            context = self._training_objects(note.source if note else name, run.folder, class_names)
+            context = self._training_objects(note.source if note else name, run.folder, built, class_names)
         return Subject(built, test_set, context, origin, words_of(source))
 
-    def _source(self, name: str, folder: Path) -> "Source":
+    def _source(self, name: str, folder: Path, network: "AggregatedClassifier") -> "Source":
         """Data for a run's network, read once for all runs that read them alike."""
         from agrlearn.cli.data import open_like_training, read_note
 
         note = read_note(folder)
         key = f"{name} {note.preparation if note else None}"
         if key not in self._sources:
-            self._sources[key] = open_like_training(name, folder, skip_bad=True, data_dir=self.data_dir)
+            self._sources[key] = open_like_training(name, folder, network, skip_bad=True, data_dir=self.data_dir)
         return self._sources[key]
 
-    def _training_objects(self, name: str, folder: Path, class_names: tuple[str, ...]) -> "Objects | None":
+    def _training_objects(
+        self, name: str, folder: Path, network: "AggregatedClassifier", class_names: tuple[str, ...]
+    ) -> "Objects | None":
         """What a run was trained on, if that is still to be had from the data called `name`."""
         from agrlearn.cli.data import known_parts
 
         try:
-            trained_on, _ = known_parts(self._source(name, folder), folder, class_names)
+            trained_on, _ = known_parts(self._source(name, folder, network), folder, class_names)
         except AgrLearnError:
             return None
         return None if trained_on is None else trained_on.objects
@@ -120,10 +123,11 @@ def words_of(source: "Source") -> tuple[str, ...]:
 
 def end_with_report(file: Path, make: "Callable[[], Report]") -> None:
     """Write a report to `file` and tell so; a run that is done stays done if that fails."""
-    from agrlearn.report.page import write_page
+    from agrlearn.files import write_atomically
+    from agrlearn.report.page import render
 
     try:
-        write_page(make(), file)
+        write_atomically(file, render(make()))
     except Exception as error:  # whatever it is, it must not fail the run that came before
         print(f"No report was written: {' '.join(str(error).split()) or type(error).__name__}")
     else:

@@ -122,14 +122,9 @@ def check_shapes(network: "AggregatedClassifier", objects: "Objects", name: str)
     if expected != came:
         raise DataError(f"{name} holds objects of shape {came}, the network was trained on shape {expected}")
     sentences = tensor.dtype == torch.int64
-    if sentences != reads_tokens(described):
+    if sentences != network.reads_tokens:
         kinds = ("sentences", "numbers") if sentences else ("numbers", "sentences")
         raise DataError(f"{name} holds {kinds[0]}, the network was trained on {kinds[1]}; give it data of that kind")
-
-
-def reads_tokens(described: dict[str, Any]) -> bool:
-    """Whether a network, by its description, reads sentences as numbered words."""
-    return "vocabulary" in described or bool(described.get("tokens"))
 
 
 def make_protocol(
@@ -141,7 +136,7 @@ def make_protocol(
 
     def contextual() -> Contextual:
         if options.context:
-            source = open_like_training(options.context, run_dir, data_dir=options.data_dir, labels=False)
+            source = open_like_training(options.context, run_dir, network, data_dir=options.data_dir, labels=False)
             companions = source.train.objects
             check_shapes(network, companions, options.context)
         else:

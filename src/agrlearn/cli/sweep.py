@@ -128,10 +128,11 @@ def _run_trial(trial: "Trial", *, fresh: bool) -> None:
     from contextlib import redirect_stdout
 
     from agrlearn.cli.train import train
+    from agrlearn.files import make_own_folder, open_own
 
     settings = trial.settings
-    trial.run_dir.mkdir(parents=True, exist_ok=True)
-    with (trial.run_dir / _LOG_FILE).open("a") as log, redirect_stdout(log):
+    make_own_folder(trial.run_dir)
+    with open_own(trial.run_dir / _LOG_FILE) as log, redirect_stdout(log):
         train(
             settings.data,
             fold=settings.fold,

@@ -21,7 +21,7 @@ def watch(run: Path, /, *, port: WholeNumber = 0, network: str | None = None) ->
     """
     from agrlearn.cli.reporting import Reporter
     from agrlearn.errors import RecipeError
-    from agrlearn.report.live import LiveRun, make_server
+    from agrlearn.report.live import LiveRun, LiveServer
     from agrlearn.report.runs import read_facts
 
     if not 0 <= port < 65536:
@@ -30,12 +30,11 @@ def watch(run: Path, /, *, port: WholeNumber = 0, network: str | None = None) ->
     reporter = Reporter(network=network)
     live = LiveRun(run, lambda facts: reporter.report([facts], run.resolve().name))
     try:
-        server = make_server(live, port)
+        server = LiveServer(live, port)
     except OSError as error:
         raise RecipeError(f"port {port} cannot be used ({error.strerror}); leave it out for one that is free") from None
-    with server:
-        print(f"{run} is shown at http://127.0.0.1:{server.server_port}/ (Ctrl-C ends the watching)", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print("\nNo longer watching; the run goes its own way.")
+    print(f"{run} is shown at http://127.0.0.1:{server.address[1]}/ (Ctrl-C ends the watching)", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print("\nNo longer watching; the run goes its own way.")

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.preparation import LARGEST_SIZE
-from agrlearn.data.sources import BadObject, Part, Place, Source
+from agrlearn.data.sources import BadObject, Part, Place, Source, refuse_growth
 from agrlearn.errors import DataError
+from agrlearn.files import open_regular
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".webp"}
+_FORMATS = ("PNG", "JPEG", "WEBP")
 _TEST_NAMES = ("test", "val", "valid", "validation")
 DEFAULT_SIZE = 32
 
@@ -82,18 +84,21 @@ def _read_images(
     files: list[Path], size: int, bad: list[BadObject], skip_bad: bool
 ) -> tuple[Tensor, dict[Path, Place]]:
     """The pixels of the files that can be read, and which these are."""
+    held = sum(file.stat().st_size for file in files)
+    refuse_growth(str(files[0].parent), 3 * size * size * len(files), held, "bring the images to a smaller size")
     pixels = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
     kept: dict[Path, Place] = {}
     for number, file in enumerate(files):
         try:
             pixels[len(kept)] = torch.from_numpy(_read_image(file, size)).permute(2, 0, 1)
         except Exception as error:  # image files break in many ways, and the library says so in many ways
+            reason = f"its content is not {', '.join(_FORMATS)}" if "identify" in str(error) else str(error)
             if not skip_bad:
                 raise DataError(
-                    f"{file} cannot be read as an image ({error}); mend or remove it, or leave out bad files with "
+                    f"{file} cannot be read as an image ({reason}); mend or remove it, or leave out bad files with "
                     "--skip-bad"
                 ) from error
-            bad.append(BadObject(str(file), str(error)))
+            bad.append(BadObject(str(file), reason))
         else:
             kept[file] = Place(number, str(file))
     return pixels[: len(kept)], kept
@@ -109,8 +114,10 @@ def _read_image(file: Path, size: int) -> numpy.ndarray:
     with warnings.catch_warnings():
         # A picture large enough to be warned of is refused: it could fill the memory.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with Image.open(file) as image:
+        # By name, since Pillow knows formats that start other programs, such as Ghostscript for EPS.
+        with open_regular(file) as content, Image.open(content, formats=_FORMATS) as image:
             image.draft("RGB", (size, size))
-            deep = image.mode.startswith("I")  # 16 bits of grey, which `convert` would clip to white
-            shown = Image.fromarray((numpy.asarray(image) >> 8).astype(numpy.uint8)) if deep else image
+            shown = ImageOps.exif_transpose(image)  # as a camera was held
+            if image.mode.startswith("I"):  # 16 bits of grey, which `convert` would clip to white
+                shown = Image.fromarray((numpy.asarray(shown) >> 8).astype(numpy.uint8))
             return numpy.array(ImageOps.fit(shown.convert("RGB"), (size, size)))

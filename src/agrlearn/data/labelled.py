@@ -18,6 +18,10 @@ from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_obj
 _SECONDS_UNTIL_TOLD = 2.0
 
 
+LONGEST_NAME = 1000
+"""Characters in the name of a class."""
+
+
 @dataclass(frozen=True, eq=False)
 class LabelledSet(Dataset):
     """Objects with their labels, held once and indexed a whole batch at a time.
@@ -85,6 +89,10 @@ class LabelledSet(Dataset):
             raise DataError(f"{origin}: expected labels that are whole numbers or names, got {values.dtype}")
         distinct, numbers = numpy.unique(values, return_inverse=True)
         found = [str(value) for value in distinct]
+        # numpy drops NULs at the end of a text, so these are looked for in what was given.
+        ended = [label for label in labels if isinstance(label, str) and label.endswith("\0")]
+        for name in [*ended[:1], *found]:
+            _check_name(name, origin)
         names = tuple(found if class_names is None else class_names)
         unknown = [name for name in found if name not in names]
         if unknown:
@@ -125,6 +133,17 @@ class LabelledSet(Dataset):
 
     def __getitem__(self, index: int) -> tuple[Objects, Tensor]:
         return map_objects(lambda tensor: tensor[index], self.objects), self.labels[index]
+
+
+def _check_name(name: str, origin: str) -> None:
+    """Refuse what cannot be the name of a class in every file that is written."""
+    if len(name) > LONGEST_NAME:
+        raise DataError(
+            f"{origin}: the label {name[:40]!r}… has {len(name):,} characters, more than {LONGEST_NAME:,}; is it the "
+            "column of labels?"
+        )
+    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise DataError(f"{origin}: the label {name!r} holds a character that is not text; mend or remove it")
 
 
 def unwrapped(dataset: Dataset) -> Dataset:
@@ -173,6 +192,15 @@ def check_range(labels: Tensor, num_classes: int) -> None:
         raise DataError(
             f"label {wrong} does not fit a network of {num_classes} classes; expected class numbers from 0 to "
             f"{num_classes - 1}"
+        )
+
+
+def check_several_classes(dataset: LabelledSet, *, origin: str = "the data set") -> None:
+    """Refuse a set of one class, on which everything would be right."""
+    if dataset.num_classes < 2:
+        raise DataError(
+            f"{origin} has a single class, {dataset.class_names[0]!r}, so there is nothing to tell apart; expected two "
+            "or more"
         )
 
 

@@ -1,5 +1,6 @@
 """How raw data became objects, as a run remembers it: what is read from a file is checked before it is followed."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -40,6 +41,22 @@ class _Vectors(_Known):
 
 
 _PREPARATION: TypeAdapter = TypeAdapter(_Nothing | _Images | _Sentences | _Vectors)
+
+
+def shape_of_objects(preparation: dict[str, Any]) -> tuple[int, ...] | None:
+    """The shape of the objects that are made so; None where it depends on the data alone.
+
+    >>> shape_of_objects({"kind": "images", "size": 32})
+    (3, 32, 32)
+    """
+    check_preparation(preparation)
+    makers: dict[str | None, Callable[[], tuple[int, ...]]] = {
+        "images": lambda: (3, preparation["size"], preparation["size"]),
+        "text": lambda: (preparation["length"],),
+        "table": lambda: (len(preparation["columns"]),),
+    }
+    make = makers.get(preparation.get("kind"))
+    return make() if make else None
 
 
 def check_preparation(told: Any) -> dict[str, Any]:

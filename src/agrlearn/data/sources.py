@@ -8,6 +8,14 @@ from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError
 from agrlearn.grouping import Objects
 
+_LARGE, _GROWTH = 2**28, 2000  # bytes, and times
+
+
+def refuse_growth(origin: str, made: int, read: int, advice: str) -> None:
+    """Refuse to make so many bytes of objects of so few bytes of a file: nobody's data, and they fill the memory."""
+    if made > max(_LARGE, _GROWTH * read):
+        raise DataError(f"{origin} would take {made / 1e9:.1f} GB in memory, from {read:,} bytes of files; {advice}")
+
 
 class Place(NamedTuple):
     """Where an object stands in its source."""

@@ -12,7 +12,7 @@ import numpy
 from torch import Tensor
 
 from agrlearn.data.arrays import objects_from_array
-from agrlearn.data.sources import BadObject, Part, Place, Source
+from agrlearn.data.sources import BadObject, Part, Place, Source, refuse_growth
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, look_up
 from agrlearn.files import parse_json
@@ -86,7 +86,7 @@ def read_table(
     else:
         columns = known.get("columns") or [name for name in names if name != label]
         objects, kept, about = _vectors(path, rows, columns, refuse)
-    named = numpy.array([str(row[label]) for _, row in kept]) if labels and label is not None else None
+    named = [str(row[label]) for _, row in kept] if labels and label is not None else None
     return Source(
         str(path),
         Part(objects, named, _places([number for number, _ in kept], bad)),
@@ -119,6 +119,9 @@ def _sentences(path: Path, rows: Rows, text: str, known: dict[str, Any], refuse:
         words = Vocabulary(tuple(known["words"]), known["length"], known.get("cleaning", "kim"))
     else:
         words = Vocabulary.of(texts)
+    refuse_growth(
+        str(path), 8 * words.length * len(texts), path.stat().st_size, "cut or leave out its longest sentences"
+    )
     about = {
         "kind": "text", "text": text, "words": list(words.words), "length": words.length, "cleaning": words.cleaning,
     }  # fmt: skip
@@ -232,8 +235,10 @@ def _json_lines(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tupl
             except ValueError:
                 row = None
             names = names or (set(row) if isinstance(row, dict) else set())
-            if not isinstance(row, dict) or set(row) != names:
-                refuse(number, "not a JSON object with the same names as the first row")
+            if not isinstance(row, dict) or not row or set(row) != names:
+                refuse(number, "not a JSON object with the same names as the first row, or without any")
+            elif any(isinstance(cell, dict | list) for cell in row.values()):
+                refuse(number, "a cell holds a list or another object instead of a text or a number")
             else:
                 yield number, row
 
@@ -253,7 +258,9 @@ def _parquet(path: Path, refuse: Callable[[int, str], None]) -> Iterator[tuple[i
                 f"{path} is a parquet file of {cells:,} cells in {path.stat().st_size:,} bytes; is it data?"
             )
         yield from enumerate(parquet.read_table(path).to_pylist(), start=1)
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{path} cannot be read as a parquet file ({error})") from error
 
 

@@ -13,9 +13,9 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet, check_range, fetch, fetch_each, told_of_lost_workers
 from agrlearn.errors import DataError
 from agrlearn.grouping import Objects
-from agrlearn.modes import evaluating
+from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.prediction.predict import answers_of, probability_type, resolve_protocol
+from agrlearn.prediction.predict import answers_of, check_answers, probability_type, resolve_protocol
 from agrlearn.prediction.protocols import Answers, PredictionProtocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 
@@ -58,6 +58,7 @@ def score(probabilities: Tensor, labels: Tensor) -> Scores:
     >>> score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0])).error
     0.0
     """
+    check_answers(probabilities)
     truth = F.one_hot(labels, probabilities.shape[1])
     likelihood = probabilities.gather(1, labels[:, None]).squeeze(1)
     confidence, chosen = probabilities.double().max(dim=1)
@@ -93,6 +94,7 @@ def evaluate(
     """
     if len(test_set) == 0:  # type: ignore[arg-type]
         raise DataError("the data set to evaluate on is empty; expected at least one object")
+    network = eval_view(network)
     predicting = functools.partial(
         answers_of, network, protocol=protocol, batch_size=batch_size, samples=samples,
         allow_slot_blind=allow_slot_blind,
@@ -109,7 +111,7 @@ def evaluate(
     votes = torch.zeros(len(labels), network.num_classes)
     wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)
     start = time.perf_counter()
-    with evaluating(network.modules()), told_of_lost_workers():
+    with told_of_lost_workers():
         for answers in stream:
             total.index_add_(0, answers.objects, answers.probabilities)
             chosen = answers.probabilities.argmax(dim=1)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agrlearn.errors import RunError
-from agrlearn.files import write_atomically
+from agrlearn.files import make_own_folder, write_atomically
 from agrlearn.training.recipe import Recipe
 
 FOLD_1 = "fold 1"
@@ -95,7 +95,7 @@ class CellResult:
 
     def save(self, folder: Path, cell: Cell) -> None:
         """Write the result where `read_result` finds it."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_own_folder(folder)
         told = {"format": _FORMAT, **asdict(self)}
         write_atomically(result_file(folder, cell, self.seed), json.dumps(_rounded(told), indent=1) + "\n")
 

@@ -8,7 +8,7 @@ from agrlearn.data.labelled import LabelledSet
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.throughput import objects_per_second
-from agrlearn.files import to_json, write_atomically
+from agrlearn.files import make_own_folder, to_json, write_atomically
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -119,6 +119,7 @@ def _train(
     images = first_tensor(train_set.objects)
     for seed in range(seeds):
         folder = _run_directory(run_dir, setting, seed)
+        make_own_folder(folder)
         if fresh:
             clear_run(folder)
         network = build_network(

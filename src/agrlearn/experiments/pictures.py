@@ -1,5 +1,6 @@
 """Experiments that are better seen than read: Figure 3 of the paper, and the error over the number of images."""
 
+import io
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from typing import Any
 
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.experiments.cells import FOLD_1, CellResult
+from agrlearn.files import write_atomically
 
 Picture = Callable[[Mapping[tuple[str, str], Sequence[CellResult]], Path, str], None]
 """Draws results, by block and label, into a file under a title."""
@@ -113,6 +115,8 @@ def _figure(file: Path, title: str, *, columns: int) -> Iterator[Sequence[Any]]:
         yield axes[0]
         figure.suptitle(title)
         file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, dpi=150, metadata={"Software": None})
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=150, metadata={"Software": None})
+        write_atomically(file, drawn.getvalue())
     finally:
         pyplot.close(figure)

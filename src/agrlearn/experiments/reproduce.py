@@ -23,7 +23,7 @@ from agrlearn.experiments.running import (
     steps_per_epoch,
 )
 from agrlearn.experiments.scales import SCALES
-from agrlearn.files import write_atomically
+from agrlearn.files import make_own_folder, write_atomically
 from agrlearn.grouping import group, map_objects, take
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
@@ -121,7 +121,7 @@ def _run_and_save(job: _Job) -> CellResult:
     try:
         result = run_cell(cell, seed, job.runs, job.data_dir)
     except TrainingError as error:
-        job.cells.mkdir(parents=True, exist_ok=True)
+        make_own_folder(job.cells)
         write_atomically(divergence_file(job.cells, cell, seed), f"{error}\n")
         raise
     result.save(job.cells, cell)

@@ -16,6 +16,7 @@ from agrlearn.data.sources import Part, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.experiments.cells import Cell, CellResult, Point, ProtocolScores
+from agrlearn.files import make_own_folder
 from agrlearn.grouping import GroupBatchSampler, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -55,6 +56,7 @@ def run_cell(cell: Cell, seed: int, runs: Path, data_dir: Path | None = None) ->
     network = make_network(cell, seed, parts)
     recipe = cell.recipe.model_copy(update={"seed": seed})
     run_dir = run_directory(runs, cell, seed)
+    make_own_folder(run_dir)
     augment = crop_and_flip if cell.augment else None
     history = fit(
         network, parts.train, recipe, parts.held_out or parts.test, run_dir, augment=augment, progress=False

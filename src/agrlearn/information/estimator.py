@@ -18,7 +18,7 @@ from agrlearn.information.pairs import MARGINALS
 from agrlearn.information.read_out import read_out, validation_value
 from agrlearn.information.samples import as_sample_pair, first_copies, is_constant, spread_out
 from agrlearn.information.summary import LOOK_EVERY, Estimate, Training, summarise
-from agrlearn.seeding import derive_seed, generator
+from agrlearn.seeding import derive_seed, generator, seeded
 
 _FEWEST_SAMPLES = 20  # in each part
 _VALIDATION_SHARE = 8  # one in eight samples of a part decides when its critic stops
@@ -92,13 +92,13 @@ def estimate(
     order = torch.randperm(len(xs), generator=generator(seed, _ORDER)).chunk(parts)
     critics = [_fresh_critic(critic, xs, ys, derive_seed(seed, _CRITIC, number)) for number in range(parts)]
     curves = []
-    with torch.random.fork_rng(devices=[]), _progress_bar(progress) as bar:
+    with _progress_bar(progress) as bar:
         for number, part in enumerate(order):
-            torch.manual_seed(derive_seed(seed, _LAYERS, number))
             task = bar.add_task(f"critic {number + 1} of {parts}", total=steps)
             advance = partial(bar.advance, task, LOOK_EVERY)
             random = generator(seed, _BATCHES, number)
-            curves.append(tuple(_train(critics[number], xs[part], ys[part], training, random, advance)))
+            with seeded(derive_seed(seed, _LAYERS, number)):
+                curves.append(tuple(_train(critics[number], xs[part], ys[part], training, random, advance)))
             bar.update(task, completed=steps)
     outs = [
         read_out([c for other, c in enumerate(critics) if other != number], xs[part], ys[part], BOUNDS[bound])
@@ -140,8 +140,7 @@ def _as_tensor(values: Any) -> Tensor:
 def _fresh_critic(critic: str | Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, seed: int) -> PairCritic:
     if callable(critic):
         return CallableCritic(copy.deepcopy(critic) if isinstance(critic, nn.Module) else critic)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return CRITICS[critic](x.shape[1], y.shape[1])
 
 

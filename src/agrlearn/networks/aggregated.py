@@ -5,10 +5,9 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from agrlearn.errors import ShapeError, look_up
-from agrlearn.grouping import Objects, first_tensor, group, map_objects, replicate, ungroup
+from agrlearn.grouping import Objects, first_tensor, group, map_objects, ungroup
 from agrlearn.networks.joins import JOINS, is_slot_blind
 
 
@@ -66,6 +65,12 @@ class AggregatedClassifier(nn.Module):
         self.conversion: object | None = None
         """What `aggregate` changed to make this network; None for a network that was built so."""
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether a network of the catalogue, or from outside, was built for sentences as numbered words."""
+        described = self.description or {}
+        return "vocabulary" in described or bool(described.get("tokens"))
+
     def bottleneck(self, groups: Objects) -> Tensor:
         """The representation T: (groups, fold, ...) -> (groups, features)."""
         slots = first_tensor(groups).shape[1]
@@ -79,24 +84,6 @@ class AggregatedClassifier(nn.Module):
     def bottleneck_from(self, shared_groups: Objects) -> Tensor:
         """T from groups whose objects have passed `shared` already, so that prediction runs it once per object."""
         return self._drawn(self.encoder(self.join(shared_groups)))  # type: ignore[arg-type]
-
-    def bottleneck_of_one(self, shared_objects: Objects) -> Tensor:
-        """T of each object in every slot of its own group, from objects that have passed `shared` already.
-
-        A layer that reads the slots side by side need not read the same object `fold` times: its weights are summed
-        over the slots instead.
-        """
-        if self.fold == 1 or not (weights := self._read_slot_weights()):
-            return self.bottleneck_from(replicate(shared_objects, self.fold))
-        summed = {name: weight.unflatten(1, (self.fold, -1)).sum(dim=1) for name, weight in weights.items()}
-        alone = self.join(replicate(shared_objects, 1))  # type: ignore[arg-type]
-        return self._drawn(functional_call(self.encoder, summed, (alone,)))
-
-    def _read_slot_weights(self) -> dict[str, Tensor]:
-        try:
-            return {name: self.encoder.get_parameter(name) for name in self.slot_weights}
-        except AttributeError:  # a weight that is computed, as by weight_norm, is no parameter and cannot be replaced
-            return {}
 
     def _drawn(self, t: Tensor) -> Tensor:
         return self.perturb(t) if self.noise > 0 and self.training else t
@@ -142,4 +129,6 @@ def _find_slot_weights(join: Callable[[Tensor], Tensor], encoder: nn.Module) -> 
     side_by_side = (join is JOINS["channels"] and convolution) or (
         join is JOINS["features"] and type(layer) is nn.Linear
     )
-    return (f"{path}weight",) if side_by_side else ()
+    if not side_by_side or sum(module is layer for _, module in encoder.named_modules(remove_duplicate=False)) > 1:
+        return ()  # a layer that also reads what comes later must keep its shape
+    return (f"{path}weight",)

@@ -3,7 +3,7 @@
 import inspect
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
+from agrlearn.data.labelled import LONGEST_NAME
 from agrlearn.errors import AgrLearnError, RecipeError, RunError, look_up
-from agrlearn.files import parse_json, write_atomically
+from agrlearn.files import open_regular, parse_json, write_atomically
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.mlp import mlp
 from agrlearn.networks.outside import build_outside, comes_from_file, comes_from_timm, is_outside, timm_parameters
@@ -24,7 +25,7 @@ from agrlearn.networks.sentence_lstm import sentence_lstm
 from agrlearn.networks.small_cnn import small_cnn
 from agrlearn.networks.standardize import Standardize
 from agrlearn.networks.wide_resnet import wide_resnet
-from agrlearn.seeding import derive_seed
+from agrlearn.seeding import derive_seed, seeded
 
 NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
     "small-cnn": small_cnn,
@@ -38,6 +39,7 @@ NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
 
 _FORMAT = "agrlearn-network-1"
 _ANY_SIZE = 2**14  # what a description may ask for, however small the file: an image can be larger than its network
+_LARGEST_HEADER = 2**25  # bytes
 _MAY_BE_ZERO = ("join_after", "vocabulary")  # options that count from 0; all other whole numbers are sizes
 _SEED_PURPOSE = 0x6E6574  # keeps the initial weights' stream apart from the training's
 
@@ -74,8 +76,7 @@ def build_network(
     _check_options(name, builder, options)
     if fold < 1:
         raise RecipeError(f"fold is the number of objects in a group and at least 1, got {fold}")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(_SEED_PURPOSE, seed))
+    with seeded(derive_seed(_SEED_PURPOSE, seed)):
         network = builder(tuple(object_shape), num_classes, fold, **options)
     network.initial_seed = seed
     network.description = {
@@ -120,6 +121,14 @@ def standardizers(network: nn.Module) -> list[Standardize]:
     return [layer for layer in network.modules() if isinstance(layer, Standardize)]
 
 
+def learned_tensors(network: nn.Module) -> Iterator[Tensor]:
+    """The parameters, and the means and spreads of the data; other buffers may be infinite on purpose."""
+    yield from network.parameters()
+    for layer in network.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm | Standardize):
+            yield from (average for average in layer.buffers() if average.is_floating_point())
+
+
 def rebuild_network(description: dict[str, Any]) -> AggregatedClassifier:
     """The network that a description tells of, with fresh weights. No code that the description names is run."""
     arguments = dict(description)
@@ -141,7 +150,15 @@ def save(network: AggregatedClassifier, path: str | Path, *, class_names: tuple[
     }
     # Copies, since safetensors refuses weights that are tied; loading gives both the same values, so the tie holds.
     weights = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in network.state_dict().items()}
-    write_atomically(Path(path), to_bytes(weights, metadata=header))
+    write_atomically(Path(path), _in_order(to_bytes(weights, metadata=header)))
+
+
+def _in_order(content: bytes) -> bytes:
+    """A safetensors file with its header sorted, as it is in no order of its own: equal networks, equal bytes."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
 
 
 def load(path: str | Path, model: AggregatedClassifier | None = None) -> AggregatedClassifier:
@@ -164,6 +181,8 @@ def _fill(path: str | Path, model: AggregatedClassifier, weights: dict[str, Tens
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise RunError(f"{path} does not fit the network: {str(error).splitlines()[-1].strip()}") from error
+    if not all(tensor.is_meta or torch.isfinite(tensor).all() for tensor in learned_tensors(model)):
+        raise RunError(f"{path} holds weights that are NaN or infinite; train it again, with a lower learning rate")
     return model
 
 
@@ -172,7 +191,8 @@ def _rebuild(path: str | Path, description: dict[str, Any], weights: dict[str, T
     count = sum(tensor.numel() for tensor in weights.values())
     sizes = (*description["object_shape"], *description.values())
     try:
-        if any(isinstance(size, int) and size > max(count, _ANY_SIZE) for size in sizes):
+        too_large = any(isinstance(size, int) and size > max(count, _ANY_SIZE) for size in sizes)
+        if too_large or description.get("depth", 0) > len(weights):  # every layer has weights of its own
             raise RunError(f"{path} describes a far larger network than it holds")
         if comes_from_timm(description["network"]):
             # Its conversion needs numbers, so it cannot be built without memory; one of twice the weights is not built.
@@ -215,8 +235,8 @@ def saved_class_names(path: str | Path) -> tuple[str, ...]:
         known = isinstance(names, list) and all(isinstance(name, str) for name in names)
     except (KeyError, ValueError):
         known = False
-    if not known:
-        raise RunError(f"{path} does not tell its classes as agrlearn does; train it again")
+    if not known or any(len(name) > LONGEST_NAME for name in names):
+        raise RunError(f"{path} does not name its classes as agrlearn does; train it again")
     return tuple(names)
 
 
@@ -224,6 +244,10 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.is_file():
         raise RunError(f"there is no saved network at {path}")
     try:
+        with open_regular(path) as start:
+            size = int.from_bytes(start.read(8), "little")
+        if size > _LARGEST_HEADER:
+            raise RunError(f"{path} is not a safetensors file of agrlearn: its header would have {size:,} bytes")
         with safetensors.safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping

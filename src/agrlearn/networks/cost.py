@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from agrlearn.modes import evaluating
+from agrlearn.modes import eval_view
 
 
 def count_parameters(module: nn.Module) -> int:
@@ -26,8 +26,9 @@ def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int
     >>> count_multiply_adds(nn.Linear(3, 2), torch.zeros(5, 3))
     30
     """
-    with evaluating(module.modules()), torch.no_grad(), _Counter() as counter:
-        module(*inputs, **keywords)
+    frozen = eval_view(module)
+    with torch.no_grad(), _Counter() as counter:
+        frozen(*inputs, **keywords)
     return counter.operations // 2
 
 

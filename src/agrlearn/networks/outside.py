@@ -14,7 +14,7 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.convert import aggregate
 from agrlearn.networks.joins import PADDING
 from agrlearn.networks.standardize import Standardize
-from agrlearn.seeding import derive_seed
+from agrlearn.seeding import derive_seed, seeded
 
 TIMM_PREFIX = "timm:"
 _SEED_PURPOSE = 0x6F7574
@@ -61,8 +61,7 @@ def build_outside(
         slot_blind: what was found with the training objects of a network of tokens that is built again.
         options: of `aggregate`.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(_SEED_PURPOSE, seed))
+    with seeded(derive_seed(_SEED_PURPOSE, seed)):
         maker = _timm_maker(name) if comes_from_timm(name) else _file_maker(name)
         model = maker(num_classes, object_shape)
     tokens = tokens or (objects is not None and objects.dtype == torch.int64)

@@ -1,9 +1,10 @@
 """What a prediction costs under each protocol."""
 
 from agrlearn.grouping import Objects, replicate
+from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_multiply_adds
-from agrlearn.prediction.export import ReplicatedModel
+from agrlearn.networks.replicated import ReplicatedModel
 from agrlearn.prediction.protocols import PredictionProtocol, Replicated
 
 
@@ -16,6 +17,7 @@ def multiply_adds_per_object(
         one_object: (1, ...).
         samples: draws of a stochastic bottleneck, each of which the heads answer; as for `predict`.
     """
+    network = eval_view(network)
     one_object = network.placed(one_object)
     passes = protocol.passes_per_object(network.fold)
     heads_again = _cost_of_heads(network) * max(0, samples - 1) * passes if network.noise > 0 else 0.0

@@ -1,5 +1,6 @@
 """A trained network as an ONNX file that runs without this library."""
 
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,24 +10,13 @@ from torch import Tensor, nn
 
 from agrlearn.errors import RunError
 from agrlearn.grouping import replicate
-from agrlearn.modes import evaluating
+from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.replicated import ReplicatedModel
 
 _OPSET = 20
 _TOLERANCE = 1e-4
 _LARGEST_SINGLE_FILE = 1_900_000_000  # protobuf ends at 2 GiB
-
-
-class ReplicatedModel(nn.Module):
-    """Objects in, probabilities out: each object in every slot, the heads averaged."""
-
-    def __init__(self, network: AggregatedClassifier) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, objects: Tensor) -> Tensor:
-        t = self.network.bottleneck_of_one(self.network.shared(objects))
-        return self.network.heads(t).softmax(dim=-1).mean(dim=1)
 
 
 class GroupModel(nn.Module):
@@ -54,22 +44,29 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
         import onnxruntime
     except ImportError:
         raise RunError("the export needs onnx, onnxscript and onnxruntime: pip install 'agrlearn[onnx]'") from None
-    model = (GroupModel if groups else ReplicatedModel)(network)
+    model = (GroupModel if groups else ReplicatedModel)(eval_view(network)).eval()
     inputs = replicate(objects, network.fold) if groups else objects
     assert isinstance(inputs, Tensor)
     inputs = inputs.contiguous()
-    with evaluating(model.modules()):
-        _write(model, inputs, path, "groups" if groups else "objects")
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is not a file; name one to write the model to")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # In a folder of its own, since a large model has a second file; what is there already stays until all is well.
+    with tempfile.TemporaryDirectory(prefix=".draft-", dir=path.parent) as folder:
+        draft = Path(folder) / path.name
+        _write(model, inputs, draft, "groups" if groups else "objects")
+        session = onnxruntime.InferenceSession(str(draft), providers=["CPUExecutionProvider"])
         difference = 0.0
         for count in sorted({1, 2, len(inputs)}):
             [theirs] = session.run(None, {session.get_inputs()[0].name: inputs[:count].numpy()})
             with torch.no_grad():
                 ours = model(inputs[:count])
             difference = max(difference, float((ours - torch.from_numpy(theirs)).abs().max()))
-    if not difference <= _TOLERANCE:
-        path.unlink(missing_ok=True)
-        raise RunError(f"the ONNX model differs from PyTorch by {difference:.2g}, so it was not kept")
+        if not difference <= _TOLERANCE:
+            raise RunError(f"the ONNX model differs from PyTorch by {difference:.2g}, so it was not kept")
+        for file in Path(folder).iterdir():
+            file.replace(path.with_name(file.name))
     return difference
 
 

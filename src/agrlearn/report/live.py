@@ -1,20 +1,24 @@
 """A page that follows one run while it trains, served to this machine only."""
 
+import asyncio
+import functools
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from agrlearn.errors import RunError
+from agrlearn.errors import AgrLearnError
 from agrlearn.report.collect import Report, report_of_runs
 from agrlearn.report.page import payload, render
 from agrlearn.report.runs import RunFacts, read_facts, settings_of
 
 _HOST = "127.0.0.1"
+_MOST_CONNECTIONS, _LONGEST_REQUEST, _PATIENCE = 512, 2**14, 10.0  # bytes, and seconds
 
 
 class LiveRun:
@@ -71,46 +75,79 @@ class LiveRun:
         return f"Under way: {epochs}, last heard of {_ago(facts.folder)}."
 
 
-def make_server(run: LiveRun, port: int = 0) -> ThreadingHTTPServer:
-    """A server on 127.0.0.1 of two addresses, the page and its data; 0 lets the system choose the port."""
+class LiveServer:
+    """Serves a run's page and its data on 127.0.0.1: to few at a time, and to nobody who keeps it waiting.
 
-    class Handler(BaseHTTPRequestHandler):
-        server_version = "agrlearn"
-        sys_version = ""
+    Args:
+        port: 0 lets the system choose one.
+    """
 
-        def do_GET(self) -> None:
-            # Another name for this machine may belong to a page elsewhere that wants to read this one (DNS rebinding).
-            here = cast(ThreadingHTTPServer, self.server).server_port
-            if self.headers.get("Host") not in (f"{_HOST}:{here}", f"localhost:{here}"):
-                return self._answer(403, "text/plain", "This page is served to 127.0.0.1 alone.\n")
-            try:
-                if self.path == "/":
-                    return self._answer(200, "text/html", run.page())
-                if self.path == "/data.json":
-                    return self._answer(200, "application/json", json.dumps(run.news(), allow_nan=False))
-            except (RunError, OSError) as error:
-                return self._answer(503, "text/plain", f"{error}\n")
-            return self._answer(404, "text/plain", "There is the page, /, and its data, /data.json.\n")
+    def __init__(self, run: LiveRun, port: int = 0) -> None:
+        self._run = run
+        self._socket = socket.create_server((_HOST, port), backlog=_MOST_CONNECTIONS)
+        self.address: tuple[str, int] = self._socket.getsockname()
+        self._connections = 0
+        self._stop: Callable[[], Any] = self._socket.close
 
-        do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
+    def serve_forever(self) -> None:
+        """Answer until `close` is called in another thread, or Ctrl-C is pressed."""
+        asyncio.run(self._serve())
 
-        def _answer(self, code: int, kind: str, text: str) -> None:
-            content = text.encode(errors="replace")
-            self.send_response(code)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Cache-Control", "no-store")
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("X-Frame-Options", "DENY")
-            self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
+    def close(self) -> None:
+        self._stop()
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing: the page asks every second."""
+    async def _serve(self) -> None:
+        stopped = asyncio.Event()
+        self._stop = functools.partial(asyncio.get_running_loop().call_soon_threadsafe, stopped.set)
+        async with await asyncio.start_server(self._meet, sock=self._socket, limit=_LONGEST_REQUEST):
+            await stopped.wait()
 
-    return ThreadingHTTPServer((_HOST, port), Handler)
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._connections == _MOST_CONNECTIONS:
+            return writer.transport.abort()
+        self._connections += 1
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                request = await reader.readuntil(b"\r\n\r\n")
+            answer = await asyncio.to_thread(self._answer, request.decode("latin-1"))
+            async with asyncio.timeout(_PATIENCE):
+                writer.write(answer)
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            writer.transport.abort()  # a browser that went away, that is silent, or that is none
+        finally:
+            self._connections -= 1
+
+    def _answer(self, request: str) -> bytes:
+        """What to send back, head and all."""
+        first, *lines = request.split("\r\n")
+        method, _, path = first.rpartition(" ")[0].partition(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        code, kind, text = self._page(method, path, headers.get("host", ""))
+        content = text.encode(errors="replace")
+        head = (
+            f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", f"Content-Type: {kind}; charset=utf-8",
+            f"Content-Length: {len(content)}", "Connection: close", "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff", "X-Frame-Options: DENY", "Cross-Origin-Resource-Policy: same-origin",
+        )  # fmt: skip
+        return "".join(f"{line}\r\n" for line in (*head, "")).encode() + (b"" if method == "HEAD" else content)
+
+    def _page(self, method: str, path: str, host: str) -> tuple[int, str, str]:
+        # Another name for this machine may belong to a page elsewhere that wants to read this one (DNS rebinding).
+        if host not in (f"{_HOST}:{self.address[1]}", f"localhost:{self.address[1]}"):
+            return 403, "text/plain", "This page is served to 127.0.0.1 alone.\n"
+        if method not in ("GET", "HEAD"):
+            return 501, "text/plain", "This page can only be read.\n"
+        try:
+            if path == "/":
+                return 200, "text/html", self._run.page()
+            if path == "/data.json":
+                return 200, "application/json", json.dumps(self._run.news(), allow_nan=False)
+        except (AgrLearnError, OSError) as error:
+            return 503, "text/plain", f"{error}\n"
+        return 404, "text/plain", "There is the page, /, and its data, /data.json.\n"
 
 
 def _ago(folder: Path) -> str:

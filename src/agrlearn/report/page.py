@@ -12,11 +12,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from agrlearn.evaluation.comparison import Mean
-from agrlearn.files import write_atomically
 from agrlearn.report.collect import Report
 from agrlearn.report.measure import Measurement
 
@@ -24,12 +22,6 @@ _FILES = "page_files"
 _SHOWN_AT_FIRST = 8
 _MOST_CLASSES, _MOST_CONFUSIONS = 20, 20
 _SHADES = 8
-
-
-def write_page(report: Report, file: Path) -> None:
-    """The report as a file that opens from disk."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, render(report))
 
 
 def render(report: Report, *, live: bool = False) -> str:

@@ -11,13 +11,11 @@ from typing import Any
 
 from agrlearn.data.catalogue import DATASETS
 from agrlearn.errors import RunError
-from agrlearn.files import parse_json, read_small_text
 from agrlearn.grouping import GroupBatchSampler
-from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, read_records, read_run
+from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, read_records, read_run, read_times
 from agrlearn.training.identity import INITIAL_SEED
 from agrlearn.training.recipe import Recipe
 
-_TIMING_FILE = "timing.jsonl"
 _OWN_OPTIONS = ("network", "object_shape", "num_classes", "fold", "vocabulary", "tokens", "slot_blind")
 
 
@@ -95,17 +93,12 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 def read_facts(folder: Path) -> RunFacts:
     """What is known of a run, which may be under way."""
     about = read_run(folder)
-    identity = about["identity"]
-    recipe, network = identity["recipe"], identity.get("network")
-    numbers = [recipe.get("seed"), recipe.get("batch_size"), network.get("fold") if isinstance(network, dict) else None]
-    if not all(type(number) is int and number >= 0 for number in numbers) or 0 in numbers[1:]:
-        raise RunError(f"{folder / RUN_FILE} was not written by this version of agrlearn; use another run directory")
     return RunFacts(
         folder,
-        identity,
+        about["identity"],
         about["versions"],
         tuple(asdict(record) for record in read_records(folder)),
-        _seconds(folder / _TIMING_FILE),
+        sum(read_times(folder).values()),
         (folder / NETWORK_FILE).exists(),
     )
 
@@ -175,18 +168,6 @@ def _in_order(folder: Path) -> list[Path]:
     """The run directories within a folder, those that differ by their seed beside each other."""
     found = [file.parent for file in folder.glob(f"*/{RUN_FILE}")]
     return sorted(found, key=lambda run: (_without_seed(run.name), run.name))
-
-
-def _seconds(file: Path) -> float:
-    """The time of all epochs; one that was trained again counts once."""
-    if not file.exists():
-        return 0.0
-    try:
-        lines = [line for line in read_small_text(file).splitlines(keepends=True) if line.endswith("\n")]
-        times = {int(told["epoch"]): float(told["seconds"]) for told in map(parse_json, lines)}
-    except (ValueError, KeyError, TypeError):
-        raise RunError(f"{file} does not hold the times of a run; remove it") from None
-    return sum(times.values())
 
 
 def _without_seed(name: str) -> str:

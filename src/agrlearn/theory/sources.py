@@ -43,6 +43,8 @@ def read_table(path: Path, *, normalize: bool = False) -> Array:
     Args:
         normalize: divide by the sum first, as for counts.
     """
+    if path.exists() and not path.is_file():
+        raise TheoryError(f"{path} is not a file; expected a table of comma-separated numbers")
     try:
         with path.open() as file:
             table = np.loadtxt(file, delimiter=",", ndmin=2)

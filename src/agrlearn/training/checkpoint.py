@@ -14,13 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from agrlearn.errors import RunError
-from agrlearn.files import one_process_at_a_time, parse_json, read_small_text, write_atomically
+from agrlearn.files import (
+    one_process_at_a_time,
+    open_own,
+    open_regular,
+    parse_json,
+    read_small_text,
+    whole_lines,
+    write_atomically,
+)
 from agrlearn.ranks import rank
-from agrlearn.training.history import EPOCH_RECORD, EpochRecord
-from agrlearn.training.identity import INITIAL_SEED
-from agrlearn.training.recipe import Recipe
+from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
+from agrlearn.training.identity import INITIAL_SEED, RUN_FORMAT, RunFile
 
 NETWORK_FILE = "network.safetensors"
 RUN_FILE = "run.json"
@@ -30,7 +38,7 @@ _CHECKPOINT_FILE = "checkpoint.pt"
 _PREVIOUS_CHECKPOINT_FILE = "checkpoint.previous.pt"
 _DAMAGED_CHECKPOINT_FILE = "checkpoint.damaged.pt"
 _DIGEST_BYTES = 32
-_FORMAT = "agrlearn-run-1"
+_ZIP = b"PK\x03\x04"
 _ALL_FILES = (
     NETWORK_FILE, METRICS_FILE, _TIMING_FILE, _CHECKPOINT_FILE, _PREVIOUS_CHECKPOINT_FILE, _DAMAGED_CHECKPOINT_FILE,
     RUN_FILE,
@@ -62,7 +70,7 @@ class RunDirectory:
         if (self.path / RUN_FILE).exists():
             _refuse_differences(self.path, _with_defaults(read_run(self.path)["identity"], mine), mine)
         else:
-            about = {"format": _FORMAT, "versions": _versions(), "identity": mine}
+            about = {"format": RUN_FORMAT, "versions": _versions(), "identity": mine}
             write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
         return self.load()
 
@@ -100,36 +108,63 @@ class RunDirectory:
         return state
 
     def write_records(self, records: list[EpochRecord]) -> None:
-        """All records at once: what a resumed run starts from."""
+        """All records at once, as new files: what a run starts from, or goes on from."""
         if rank() > 0:
             return
-        write_atomically(self.path / METRICS_FILE, "".join(_line(record) for record in records))
+        try:
+            times = read_times(self.path)
+        except (RunError, OSError):
+            times = {}  # whatever is there instead of them
+        known = [EpochTime(record.epoch, times[record.epoch]) for record in records if record.epoch in times]
+        for name, lines in ((METRICS_FILE, records), (_TIMING_FILE, known)):
+            if lines:
+                write_atomically(self.path / name, map(_line, lines))
+            else:
+                (self.path / name).unlink(missing_ok=True)
 
     def append_record(self, record: EpochRecord, seconds: float) -> None:
         """One more epoch; its time goes to a file of its own, since times do not repeat."""
         if rank() > 0:
             return
-        with (self.path / METRICS_FILE).open("a") as file:
-            file.write(_line(record))
-        with (self.path / _TIMING_FILE).open("a") as file:
-            file.write(json.dumps({"epoch": record.epoch, "seconds": round(seconds, 4)}) + "\n")
+        took = EpochTime(record.epoch, round(seconds, 4))
+        for name, line in ((METRICS_FILE, _line(record)), (_TIMING_FILE, _line(took))):
+            with open_own(self.path / name) as file:
+                file.write(line)
 
 
 def _read_checkpoint(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as content:
-            # A file of any size is judged before it is held in memory: torch does not compress, so what is compressed
-            # was made by someone else, perhaps to fill the memory.
+        with open_regular(file) as content:
+            # A file of any size is judged before it is held in memory: torch does not compress and stores everything
+            # once, so what unpacks to more than the file was made by someone else, perhaps to fill the memory.
             with zipfile.ZipFile(content) as records:
-                stored = all(record.compress_type == zipfile.ZIP_STORED for record in records.infolist())
+                unpacked = sum(record.file_size for record in records.infolist())
             content.seek(0)
-            digest = content.read(_DIGEST_BYTES)
-            if stored and hashlib.file_digest(content, "sha256").digest() == digest:
+            digest, start = content.read(_DIGEST_BYTES), content.read(len(_ZIP))
+            if start == _ZIP and unpacked < file.stat().st_size:
                 content.seek(_DIGEST_BYTES)
-                return torch.load(io.BytesIO(content.read()), map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError, zipfile.BadZipFile):
+                saved = content.read()
+                if hashlib.sha256(saved).digest() == digest:
+                    state = torch.load(io.BytesIO(saved), map_location="cpu", weights_only=True)
+                    _check_tensors(state)
+                    return state
+    except (
+        RuntimeError, pickle.UnpicklingError, EOFError, ValueError, OSError, zipfile.BadZipFile, NotImplementedError,
+        LookupError, TypeError, AttributeError, RecursionError,
+    ):  # fmt: skip
         pass
     raise RunError(f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file")
+
+
+def _check_tensors(state: Any) -> None:
+    """Refuse tensors that take no room in the file and would take it in memory: expanded, or sparse."""
+    if isinstance(state, Tensor):
+        whole = state.layout is torch.strided and state.device.type == "cpu" and not state.is_quantized
+        if not whole or state.numel() * state.element_size() > state.untyped_storage().nbytes():
+            raise ValueError(f"a tensor of shape {tuple(state.shape)} has no values of its own")
+    elif isinstance(state, dict | list | tuple):
+        for part in state.values() if isinstance(state, dict) else state:
+            _check_tensors(part)
 
 
 def read_run(path: str | Path) -> dict[str, Any]:
@@ -139,13 +174,12 @@ def read_run(path: str | Path) -> dict[str, Any]:
         raise RunError(f"{path} is not a run directory: it has no {RUN_FILE}; `agrlearn train` makes one")
     try:
         about = parse_json(read_small_text(file))
-        known = about["format"] == _FORMAT and isinstance(about["versions"], dict)
-        known &= isinstance(about["identity"], dict) and isinstance(about["identity"]["recipe"]["epochs"], int)
-    except (ValueError, KeyError, TypeError):
-        known = False
-    if not known:
-        raise RunError(f"{file} was not written by this version of agrlearn; use another run directory")
-    return about
+        checked = RunFile.model_validate(about)
+    except ValueError:
+        raise RunError(f"{file} was not written by this version of agrlearn; use another run directory") from None
+    # With the values that newer settings had by default, where an earlier version wrote it.
+    recipe = json.loads(checked.identity.recipe.model_dump_json())
+    return {**about, "identity": {**about["identity"], "recipe": recipe}}
 
 
 def read_records(path: str | Path) -> list[EpochRecord]:
@@ -154,10 +188,20 @@ def read_records(path: str | Path) -> list[EpochRecord]:
     if not file.exists():
         return []
     try:
-        lines = read_small_text(file).splitlines(keepends=True)
-        return [EPOCH_RECORD.validate_python(parse_json(line)) for line in lines if line.endswith("\n")]
+        return [EPOCH_RECORD.validate_json(line) for line in whole_lines(file)]
     except ValueError:
         raise RunError(f"{file} does not hold the records of a run; `agrlearn train` writes it anew") from None
+
+
+def read_times(path: str | Path) -> dict[int, float]:
+    """The seconds of every epoch, from timing.jsonl; of one that was trained again, the last ones."""
+    file = Path(path) / _TIMING_FILE
+    if not file.exists():
+        return {}
+    try:
+        return {time.epoch: time.seconds for time in map(EPOCH_TIME.validate_json, whole_lines(file))}
+    except ValueError:
+        raise RunError(f"{file} does not hold the times of a run; remove it") from None
 
 
 def clear_run(path: str | Path) -> None:
@@ -182,7 +226,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def _line(record: EpochRecord) -> str:
+def _line(record: EpochRecord | EpochTime) -> str:
     return json.dumps(asdict(record)) + "\n"
 
 
@@ -208,7 +252,7 @@ def _with_defaults(identity: dict[str, Any], mine: dict[str, Any]) -> dict[str, 
     network = identity.get("network")
     if isinstance(network, dict) and "parameters" in network and isinstance(mine["network"], dict):  # of the user's own
         defaults["network"] = {name: mine["network"].get(name) for name in ("noise", "join", "layers")} | network
-    return defaults | {"recipe": json.loads(Recipe().model_dump_json()) | identity.get("recipe", {})}
+    return defaults
 
 
 def _differences(theirs: Any, mine: Any, where: str = "") -> list[str]:

@@ -3,46 +3,60 @@
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from agrlearn.errors import RunError
+
+Whole = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+"""A count in a file: beyond this, numbers in JSON are not exact."""
+Number = Annotated[float, Field(strict=True, gt=-1e300, lt=1e300)]
+"""A figure in a file. Training that goes on writes no infinite ones."""
 
 
 @dataclass(frozen=True)
 class EpochRecord:
     """One epoch, without times: a run that is repeated, or killed and resumed, writes the same record."""
 
-    epoch: int
+    epoch: Annotated[Whole, Field(ge=1)]
     """From 1."""
-    learning_rate: float
-    loss: float
+    learning_rate: Number
+    loss: Number
     """Mean cross-entropy per group, summed over slots, in nats."""
-    train_error: float
+    train_error: Number
     """Share of wrong answers in training, over all slots; with mixup, a slot's two labels count by their shares."""
-    information: float | None
+    information: Number | None
     """Mean of the penalty J in nats (None at alpha 0). With a deterministic encoder it is a regularizer, not I(X;T)."""
-    log_groups: float
+    log_groups: Number
     """log m, beside which J is read: fixed points of the permutation keep J near it. m is the number of groups that J
     sees at a time, in a batch or a part of it; like J, a mean over the epoch's groups."""
-    skipped_penalties: int
+    skipped_penalties: Whole
     """Batches whose J was not finite and was left out of the loss."""
-    objects_seen: int
+    objects_seen: Annotated[Whole, Field(ge=1)]
     """Objects passed through the network since the start: fold × groups."""
-    validation_error: float | None = None
-    validation_nll: float | None = None
-    x_information_lower: float | None = None
+    validation_error: Number | None = None
+    validation_nll: Number | None = None
+    x_information_lower: Number | None = None
     """With `Recipe.track_information`, in nats on held-out groups: at most I(X;T), and at most log of their number."""
-    x_information_upper: float | None = None
+    x_information_upper: Number | None = None
     """At least I(X;T)."""
-    y_information: float | None = None
+    y_information: Number | None = None
     """At most I(Y;T), Y being the group's labels: by the other groups' known p(t|x)."""
-    y_information_bound: float | None = None
+    y_information_bound: Number | None = None
     """At most I(Y;T), by Theorem 3: H(Y) − cross-entropy of the heads."""
 
 
-EPOCH_RECORD = TypeAdapter(EpochRecord)
-"""Checks what was read from a file."""
+@dataclass(frozen=True)
+class EpochTime:
+    """How long an epoch took."""
+
+    epoch: Annotated[Whole, Field(ge=1)]
+    seconds: Annotated[Number, Field(ge=0)]
+
+
+EPOCH_RECORD, EPOCH_TIME = TypeAdapter(EpochRecord), TypeAdapter(EpochTime)
+"""Check what was read from a file."""
 
 
 def best_record(records: Iterable[EpochRecord]) -> EpochRecord:

@@ -4,9 +4,10 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from lightning_fabric import Fabric
+from pydantic import BaseModel, ConfigDict, Field
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet
@@ -15,6 +16,40 @@ from agrlearn.networks.cost import count_parameters
 from agrlearn.training.recipe import Recipe
 
 INITIAL_SEED = "seed of the initial weights"
+RUN_FORMAT = "agrlearn-run-1"
+
+Text = Annotated[str, Field(max_length=10_000)]
+"""A name or a value in a file that somebody may have tampered with."""
+
+
+class _NetworkFacts(BaseModel):
+    """What every network tells, beside options of its own."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, Text | int | float | bool | list[int] | None]
+
+    network: Text
+    fold: Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class _Identity(BaseModel):
+    """What `identity_of` says; earlier versions said less."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, Text | int | None]
+
+    recipe: Annotated[Recipe, Field(strict=False)]
+    network: _NetworkFacts
+
+
+class RunFile(BaseModel):
+    """The contents of run.json."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    format: Literal["agrlearn-run-1"]
+    versions: dict[Text, Text]
+    identity: _Identity
 
 
 def identity_of(

@@ -14,7 +14,7 @@ from agrlearn.information.plane import (
     leave_one_out_bounds,
     leave_one_out_label_information,
 )
-from agrlearn.modes import evaluating
+from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.seeding import generator
 
@@ -62,14 +62,14 @@ def measure_information(network: AggregatedClassifier, held_out: Dataset, seed: 
     chosen = torch.stack([torch.randperm(total, generator=random)[:count] for _ in range(network.fold)], dim=1)
     device = network.head.weight.device
     means, labels = [], []
-    with evaluating(network.modules()):
-        for part in chosen.split(_BATCH):
-            objects, answers = fetch(held_out, part.flatten())
-            means.append(network.bottleneck(group(network.placed(objects), network.fold)))
-            labels.append(answers.to(device).view(-1, network.fold))
-        mean, y = torch.cat(means), torch.cat(labels)
-        t = network.perturb(mean, random)
-        logits = network.heads(t)
+    network = eval_view(network)
+    for part in chosen.split(_BATCH):
+        objects, answers = fetch(held_out, part.flatten())
+        means.append(network.bottleneck(group(network.placed(objects), network.fold)))
+        labels.append(answers.to(device).view(-1, network.fold))
+    mean, y = torch.cat(means), torch.cat(labels)
+    t = network.perturb(mean, random)
+    logits = network.heads(t)
     if device.type == "mps":  # which has no double precision
         mean, y, t, logits = (tensor.cpu() for tensor in (mean, y, t, logits))
     heads = torch.log_softmax(logits.double(), dim=-1)

@@ -9,23 +9,25 @@ from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from agrlearn.data.labelled import (
     LabelledSet,
     batches,
     check_range,
     check_same_classes,
+    check_several_classes,
     told_of_lost_workers,
     unwrapped,
 )
-from agrlearn.errors import DataError, RecipeError
+from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
+from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
 from agrlearn.ranks import any_rank, on_rank_zero, synchronized_batch_norm, told_of_lost_ranks, world_size
-from agrlearn.seeding import derive_seed, generator, seed_torch
+from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.identity import identity_of
@@ -90,6 +92,9 @@ def fit(
         on_claim: called with the run directory once it is this run's, by one process, before it trains.
     """
     recipe = recipe or Recipe()
+    _check_data(train_set)
+    if validation_set is not None:
+        _check_data(validation_set)
     train_set = unwrapped(train_set)
     validation_set = None if validation_set is None else unwrapped(validation_set)
     engine = fabric or Fabric(devices=1)
@@ -133,20 +138,20 @@ def _train(
     state = TrainingState(network, optimizer, regularizer, totals, engine.strategy.precision)
     if run is not None and checkpoint is not None:
         state.load_state_dict(checkpoint, epochs=recipe.epochs, steps=len(sampler))
-        run.write_records(state.records)
         if engine.global_rank > 0:  # the totals are kept by rank 0
             state.totals = EpochTotals.zero(engine.device)
+    if run is not None:
+        run.write_records(state.records)
     was_finished = state.epoch == recipe.epochs or state.out_of_patience
 
     steps, log_groups = len(sampler), mean_log_groups(sampler, recipe.accumulate)
     shown = progress if engine.is_global_zero else False
     bar = TrainingProgress(recipe.epochs * steps, state.epoch * steps + state.step, label=label, shown=shown)
-    cuda = range(torch.cuda.device_count()) if engine.device.type == "cuda" else []
     exact = isinstance(train_set, LabelledSet)
     own = () if engine.is_global_zero else (_RANK, engine.global_rank)
     looked = time.perf_counter()
     with (
-        torch.random.fork_rng(devices=cuda), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
+        keep_streams(engine.device), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
         told_of_lost_ranks(run is not None), told_of_lost_workers(), told_of_single_groups(),
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
@@ -158,19 +163,21 @@ def _train(
                 if not exact and labels.device.type == "cpu":  # on a GPU, to look would be to wait for it
                     check_range(labels, network.num_classes)
                 keys = (recipe.seed, state.epoch, state.step)
-                seed_torch(derive_seed(*keys, *own), engine.device)
                 set_learning_rate(optimizer, recipe, state.epoch + state.step / steps)
-                if augment is not None:
-                    objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
-                groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
-                mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own)) if recipe.mixup > 0 else None
-                train_step(
-                    module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
-                    generator(*keys, _PERMUTATIONS), engine.backward,
-                    None if weights is None else weights.to(engine.device).view(-1, network.fold),
-                    mixture=mixture, total=sampler.groups_at(state.step),
-                    unsynchronized=functools.partial(engine.no_backward_sync, module),
-                )  # fmt: skip
+                with seeded(derive_seed(*keys, *own), engine.device):
+                    if augment is not None:
+                        objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
+                    groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
+                    mixture = None
+                    if recipe.mixup > 0:
+                        mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own))
+                    train_step(
+                        module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
+                        generator(*keys, _PERMUTATIONS), engine.backward,
+                        None if weights is None else weights.to(engine.device).view(-1, network.fold),
+                        mixture=mixture, total=sampler.groups_at(state.step),
+                        unsynchronized=functools.partial(engine.no_backward_sync, module),
+                    )  # fmt: skip
                 state.step += 1
 
                 now = time.perf_counter()
@@ -210,9 +217,16 @@ def _end_epoch(
     evaluation = plane = None
     last = state.epoch + 1 == recipe.epochs
     if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
-        evaluation = evaluate(state.network, validation_set, sharded=True, workers=workers)
-        if recipe.track_information:
-            plane = measure_information(state.network, validation_set, recipe.seed)
+        with evaluating(state.network.modules()):
+            try:
+                evaluation = evaluate(state.network, validation_set, sharded=True, workers=workers)
+            except NotFiniteError:
+                raise TrainingError(
+                    f"the network's answers are no longer finite in epoch {state.epoch + 1}; lower the learning rate, "
+                    "and check the data"
+                ) from None
+            if recipe.track_information:
+                plane = measure_information(state.network, validation_set, recipe.seed)
     seen_before = state.records[-1].objects_seen if state.records else 0
     record = EpochRecord(
         epoch=state.epoch + 1,
@@ -242,9 +256,30 @@ def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, b
     return any_rank(due, engine.device), any_rank(stopped, engine.device)
 
 
+def _check_data(dataset: Dataset) -> None:
+    """Refuse what is no map-style Dataset of (object, label)."""
+    if isinstance(dataset, LabelledSet):
+        return
+    if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        hint = "pass its dataset, loader.dataset" if isinstance(dataset, DataLoader) else "LabelledSet.of() makes one"
+        raise DataError(f"expected a map-style Dataset of (object, label), got {type(dataset).__name__}; {hint}")
+    if len(dataset) > 0:
+        with keep_streams():
+            item = dataset[0]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise DataError(
+                f"expected a Dataset whose items are (object, label), got {type(item).__name__} as its first item; "
+                "LabelledSet.of(objects, labels) makes one of all objects and all labels"
+            )
+
+
 def _check(
     network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric
 ) -> None:
+    if not torch.is_grad_enabled():
+        raise TrainingError("fit was called under torch.no_grad() or inference_mode(), where nothing can be learned")
+    if isinstance(train_set, LabelledSet):
+        check_several_classes(train_set)
     if isinstance(train_set, LabelledSet) and train_set.num_classes > network.num_classes:
         raise DataError(
             f"the data set has {train_set.num_classes} classes, the network {network.num_classes}; "

@@ -16,7 +16,7 @@ from agrlearn.information.critics import critic_for
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import standardizers
-from agrlearn.seeding import derive_seed, generator
+from agrlearn.seeding import derive_seed, generator, seeded
 from agrlearn.training.recipe import Recipe
 
 _CRITIC = 3  # keeps the critic's initial weights apart from the random streams of a step
@@ -66,8 +66,7 @@ def make_regularizer(
     if augment is not None:  # which may change their size
         objects = augment(objects, generator(recipe.seed))
     prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(recipe.seed, 0, 0, _CRITIC))
+    with seeded(derive_seed(recipe.seed, 0, 0, _CRITIC)):
         critic = critic_for(
             group(objects, network.fold),
             network.features,

@@ -1,22 +1,28 @@
 """Everything that changes while a network trains, as one thing that can be saved and restored."""
 
 import textwrap
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import torch
 from lightning_fabric.plugins import Precision
-from pydantic import BaseModel, Field, StrictBool, StrictFloat, StrictInt
-from torch import Tensor, nn
+from pydantic import BaseModel, Field, PlainValidator, StrictBool, StrictFloat, StrictInt
+from torch import Tensor
 
 from agrlearn.errors import RunError, TrainingError
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import learned_tensors
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.training.history import EpochRecord, best_record
 
 _LONGEST_REASON = 200
+_AVERAGES: tuple[frozenset[str], ...] = (
+    frozenset(),
+    frozenset({"momentum_buffer"}),
+    frozenset({"step", "exp_avg", "exp_avg_sq"}),
+)
+"""What SGD without and with momentum, and Adam, keep of a weight."""
 
 
 @dataclass
@@ -93,7 +99,7 @@ class TrainingState:
         """End a run that has diverged."""
         finite = bool(torch.isfinite(self.totals.loss))
         # A step with a finite loss can still overflow the weights.
-        if not finite or not all(torch.isfinite(values).all() for values in _learned(self.network)):
+        if not finite or not all(torch.isfinite(values).all() for values in learned_tensors(self.network)):
             raise TrainingError(
                 f"the {'weights are' if finite else 'loss is'} no longer finite in epoch {self.epoch + 1}; lower the "
                 "learning rate, and check the data"
@@ -123,22 +129,23 @@ class TrainingState:
         """Take over a checkpoint of a run of so many epochs of so many steps, or refuse it."""
         try:
             self.network.load_state_dict(state["network"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.optimizer.load_state_dict(_fitting(self.optimizer, state["optimizer"]))
             if self.regularizer is not None:
-                self.regularizer.load_state_dict(state["regularizer"])
+                told = state["regularizer"]
+                averages = _fitting(self.regularizer.optimizer, told["optimizer"])
+                self.regularizer.load_state_dict({**told, "optimizer": averages})
+            progress = vars(_Progress.model_validate(state))
+            totals, precision = progress.pop("totals"), progress.pop("precision")
             device = self.totals.loss.device
-            totals: dict[str, Any] = {
-                name: value.to(device) if isinstance(value, Tensor) else value
-                for name, value in state["totals"].items()
-            }
-            self.totals = EpochTotals(**totals)
-            if state.get("precision"):  # earlier versions kept none
-                self.precision.load_state_dict(state["precision"])
-            for name, value in vars(_Progress.model_validate(state)).items():
+            sums = {name: value.to(device) for name, value in vars(totals).items() if isinstance(value, Tensor)}
+            self.totals = EpochTotals(**vars(totals) | sums)
+            if precision:
+                self.precision.load_state_dict(precision)
+            for name, value in progress.items():
                 setattr(self, name, value)
             self.best_weights = state["best_weights"]
             self._check_fit(epochs, steps)
-        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, RuntimeError, ValueError) as error:
             reason = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" …")
             raise RunError(f"the checkpoint does not fit this run ({reason}); start over with --fresh") from error
 
@@ -148,33 +155,60 @@ class TrainingState:
         possible = self.best_epoch <= self.epoch <= epochs and self.step <= steps + 1
         if not possible or len(self.records) != self.epoch:
             raise ValueError(f"step {self.step} of epoch {self.epoch} cannot be, with {len(self.records)} records")
-        for parameter, values in self.optimizer.state.items():
-            if any(value.shape not in ((), parameter.shape) for value in values.values() if isinstance(value, Tensor)):
-                raise ValueError("the optimizer's averages do not have the shapes of the weights")
         mine = self.network.state_dict()
         if self.best_weights is not None and _shapes(self.best_weights) != _shapes(mine):
             raise ValueError("the best weights are those of another network")
 
 
+def _scalar(value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.shape != () or not value.is_floating_point():
+        raise ValueError("expected a single number")
+    return value
+
+
+Scalar = Annotated[Any, PlainValidator(_scalar)]
+Count = Annotated[StrictInt, Field(ge=0, lt=2**53)]
+
+
+class _Totals(BaseModel):
+    """What a checkpoint says of the epoch under way, with the names of `EpochTotals`."""
+
+    loss: Scalar
+    wrong: Scalar
+    information: Scalar
+    groups: Count
+    penalties: Count
+    skipped: Count
+
+
 class _Progress(BaseModel):
     """How far a checkpoint came, with the names of `TrainingState`."""
 
-    epoch: Annotated[StrictInt, Field(ge=0)]
-    step: Annotated[StrictInt, Field(ge=0)]
+    totals: _Totals
+    precision: dict[str, StrictFloat | StrictInt] = {}  # earlier versions kept none
+    epoch: Count
+    step: Count
     seconds: Annotated[StrictFloat, Field(ge=0)]
     epoch_seconds: Annotated[StrictFloat, Field(ge=0)] = 0.0  # earlier versions did not write it
-    skipped_in_a_row: Annotated[StrictInt, Field(ge=0)]
+    skipped_in_a_row: Count
     records: list[EpochRecord]
-    best_epoch: Annotated[StrictInt, Field(ge=0)]
+    best_epoch: Count
     out_of_patience: StrictBool
 
 
-def _learned(network: nn.Module) -> Iterator[Tensor]:
-    """The parameters, and the averages of batch normalisation; other buffers may be infinite on purpose."""
-    yield from network.parameters()
-    for layer in network.modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            yield from (average for average in layer.buffers() if average.is_floating_point())
+def _fitting(optimizer: torch.optim.Optimizer, told: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint says of an optimizer, if it fits the weights; the hyperparameters are those of the recipe."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, averages in told["state"].items():
+        held = {name: value for name, value in averages.items() if value is not None}
+        shapes = {(), tuple(parameters[number].shape)} if type(number) is int and number >= 0 else set()
+        if (
+            frozenset(held) not in _AVERAGES
+            or not all(isinstance(value, Tensor) and value.is_floating_point() for value in held.values())
+            or not all(tuple(value.shape) in shapes for value in held.values())
+        ):
+            raise ValueError("the optimizer's averages are not those of the weights")
+    return {"state": told["state"], "param_groups": optimizer.state_dict()["param_groups"]}
 
 
 def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:

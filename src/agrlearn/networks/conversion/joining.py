@@ -29,6 +29,7 @@ from agrlearn.networks.conversion.within import (
     replace_module,
 )
 from agrlearn.networks.tokens import SlotEmbedding, TandemJoin
+from agrlearn.seeding import seeded
 
 # What counts as the same output after sums in another order; in half precision, a few of its roundings.
 _TOLERANCE, _ROUNDINGS = 1e-4, 4
@@ -173,8 +174,7 @@ class Body:
                 raise ConversionError(
                     f"slot embeddings need a word embedding as the stem, got {type(reader.layer).__name__}"
                 )
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+            with seeded(seed):
                 replace_module(self.model, reader.name, SlotEmbedding(reader.layer, self.fold))
             names, stride = [reader.name], reader.layer.num_embeddings
         if not isinstance(self.objects, Tensor) and not {"input_ids", "attention_mask"} <= set(self.objects):

@@ -4,6 +4,7 @@ The pieces are the same model, run with a `JoinPoint` in the place of the module
 lets everything before it see one placeholder object and goes on with the features it is given.
 """
 
+import threading
 from typing import Any
 
 import torch
@@ -22,22 +23,30 @@ class ReachedError(BaseException):
         self.features = features
 
 
+class _Pass(threading.local):
+    """What this thread's pass through a model wants at a join point; others may be on their way through it as well."""
+
+    point: "JoinPoint | None" = None
+    joined: Tensor | None = None
+    """Features to go on with; without them, the pass stops at the point."""
+
+
+_PASS = _Pass()
+
+
 class JoinPoint(nn.Module):
     """Stands in for the module after which the slots are joined."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
-        self.stops = False
-        self.given: Tensor | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.given is not None:
-            return self.given
-        output = self.inner(*args, **kwargs)
-        if self.stops:
-            raise ReachedError(output)
-        return output
+        if _PASS.point is not self:
+            return self.inner(*args, **kwargs)
+        if _PASS.joined is not None:
+            return _PASS.joined
+        raise ReachedError(self.inner(*args, **kwargs))
 
     def __getattr__(self, name: str) -> Any:
         # Models ask their parts for more than forward, such as patch_embed.num_patches.
@@ -85,13 +94,13 @@ class FirstPiece(nn.Module):
 
     def forward(self, objects: Objects) -> Tensor:
         model, point = self._parts
-        point.stops = True
+        _PASS.point, _PASS.joined = point, None
         try:
             call(model, objects)
         except ReachedError as reached:
             return reached.features
         finally:
-            point.stops = False
+            _PASS.point = None
         raise ConversionError("the model no longer runs the module after which the slots are joined")
 
 
@@ -110,13 +119,13 @@ class SecondPiece(nn.Module):
 
     def forward(self, joined: Tensor) -> Tensor:
         point, before = self._parts
-        point.given = joined
+        _PASS.point, _PASS.joined = point, joined
         try:
             # The placeholder must not move running statistics, nor be refused by a normalisation for being alone.
             with evaluating(before):
                 return self.whole(self._placeholder())
         finally:
-            point.given = None
+            _PASS.point = _PASS.joined = None
 
     def _placeholder(self) -> Objects:
         if self._names:
