@@ -456,6 +456,21 @@ def test_a_run_killed_several_times_ends_with_the_same_weights_and_records(table
     assert (tmp_path / "whole/metrics.jsonl").read_bytes() == (tmp_path / "cut/metrics.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize("moments", [4, pytest.param(30, marks=pytest.mark.slow)])
+def test_ctrl_c_at_any_moment_ends_with_exit_code_130(moments, table, tmp_path):
+    for number in range(moments):
+        # Before 0.05 s there is Python alone, which has a traceback of its own.
+        process = start("train", table, "--run-dir", tmp_path / str(number), "--epochs", 10_000)
+        time.sleep(0.05 + 3.0 * number / moments)
+        process.send_signal(signal.SIGINT)
+        if number % 2:
+            time.sleep(0.003 * number)
+            process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130, told
+        assert "Traceback" not in told
+
+
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(table, tmp_path):
     command = ("train", table, "--run-dir", tmp_path / "run", *LONG)
     process = start(*command)

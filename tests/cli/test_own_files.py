@@ -469,3 +469,18 @@ def test_objects_become_the_same_objects_when_they_are_read_again(tmp_path):
     write_rows(tmp_path / "other.csv", ["review", "label"], [("plot and film", "neg"), *REVIEWS[:2]])
     again = open_source(str(tmp_path / "other.csv"), preparation=first.preparation)
     assert torch.equal(again.train.objects[1:], first.train.objects[:2])
+
+
+def test_photographs_are_read_as_the_camera_was_held(tmp_path):
+    from agrlearn.data.images import read_image_folder
+
+    upright = numpy.zeros((8, 8, 3), dtype=numpy.uint8)
+    upright[:4] = 255  # bright above
+    for number in range(2):
+        (tmp_path / "pets" / f"class {number}").mkdir(parents=True)
+    Image.fromarray(upright).save(tmp_path / "pets" / "class 0" / "upright.png")
+    turned, orientation = Image.fromarray(numpy.rot90(upright)), Image.Exif()
+    orientation[0x0112] = 6  # to be turned clockwise by whoever shows it
+    turned.save(tmp_path / "pets" / "class 1" / "turned.png", exif=orientation)
+    one, other = read_image_folder(tmp_path / "pets", size=8).train.objects
+    assert torch.equal(one, other)

@@ -1,4 +1,4 @@
-"""A run directory that a stranger packed: it writes nothing outside of itself, keeps nobody waiting, fills no memory."""
+"""A run directory that a stranger packed: it writes nothing outside of itself, makes nobody wait, fills no memory."""
 
 import csv
 import hashlib
@@ -54,7 +54,7 @@ def test_training_writes_through_no_link_in_its_directory(kind, run, victim):  #
         (run / name).unlink()
     assert agrlearn(*TRAIN, folder=run.parent).code == 0
     assert victim.read_text() == "mine\n"
-    assert not any(path.is_symlink() for path in run.iterdir())
+    assert not any((run / name).is_symlink() for name in WRITTEN)
     assert agrlearn("predict", "run", "t.csv", folder=run.parent).code == 0
 
 

@@ -5,10 +5,13 @@ import signal
 
 import pytest
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
-from agrlearn.data.labelled import told_of_lost_workers
-from agrlearn.errors import DataError, TrainingError
+from agrlearn.data.catalogue import open_source
+from agrlearn.data.labelled import LabelledSet, told_of_lost_workers
+from agrlearn.errors import DataError, NotFiniteError, ShapeError, TrainingError
+from agrlearn.networks.catalogue import build_network
+from agrlearn.prediction.predict import predict
 from agrlearn.training import loop
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
@@ -65,6 +68,44 @@ def test_a_run_that_diverges_ends_with_a_sentence_or_finite_weights(rate, optimi
     else:
         assert all(torch.isfinite(value).all() for value in trained.parameters())
     assert finite(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_answers_that_are_not_numbers_end_the_run_with_a_sentence(seed):
+    source = open_source("digits")
+    train_set, test_set = source.labelled(source.train), source.labelled(source.unseen)
+    small = build_network(object_shape=(1, 8, 8), num_classes=10, fold=2, seed=seed, objects=train_set.objects, width=8)
+    recipe = Recipe(epochs=2, learning_rate=1e5, batch_size=1000, seed=seed)
+    with pytest.raises(TrainingError, match="no longer finite in epoch 1; lower the learning rate"):
+        fit(small, train_set, recipe, test_set)
+    with pytest.raises(NotFiniteError, match="the network's answers are not finite numbers"):
+        predict(small, test_set.objects)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: DataLoader(data()), "got DataLoader; pass its dataset"),
+        (lambda: (pair for pair in [data()[0]]), "got generator; LabelledSet.of"),
+        (lambda: (torch.rand(9, 5), torch.zeros(9)), r"items are \(object, label\), got Tensor"),
+        (lambda: LabelledSet(torch.rand(9, 5), torch.zeros(9, dtype=torch.int64), ("a",)), "a single class, 'a'"),
+    ],
+    ids=["loader", "generator", "arrays", "one class"],
+)
+def test_what_cannot_be_trained_on_gets_a_sentence(wrong, words):
+    with pytest.raises(DataError, match=words):
+        fit(network(), wrong(), RECIPE)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_training_without_gradients_gets_a_sentence(mode):
+    with mode(), pytest.raises(TrainingError, match="nothing can be learned"):
+        fit(network(), data(), RECIPE)
+
+
+def test_objects_of_another_width_get_a_sentence():
+    with pytest.raises(ShapeError, match=r"built for objects of shape \(5,\), got objects of shape \(4,\)"):
+        predict(network(), torch.rand(3, 4))
 
 
 def test_weights_that_overflow_in_a_runs_last_step_are_not_kept(tmp_path):

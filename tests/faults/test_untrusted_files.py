@@ -71,7 +71,32 @@ def ten_million_rows(file):
     parquet.write_table(pyarrow.table({"text": column, "label": column}), file)
 
 
+def parquet_of(make):
+    def write(file):
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table({"x": make(pyarrow), "label": ["a", "b"]}), file)
+
+    return write
+
+
 TABLES = {
+    "rows without a name": ("t.jsonl", lambda file: file.write_text("{}\n{}\n"), "row 1"),
+    "parquet with a date beyond all years": (
+        "t.parquet", parquet_of(lambda arrow: arrow.array([2**61, 1], arrow.timestamp("ms"))), "parquet",
+    ),
+    "parquet with text that is not UTF-8": (
+        "t.parquet", parquet_of(lambda arrow: arrow.array([b"\xff\xfe", b"a"]).view(arrow.string())), "parquet",
+    ),
+    "a single class": ("t.csv", lambda file: file.write_text("x,label\n1,a\n2,a\n"), "a single class, 'a'"),
+    "a label with a NUL": (
+        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "a\\u0000"}\n{"x": 1, "label": "a"}\n'), "not text",
+    ),
+    "a label that is half a character": (
+        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "\\ud800"}\n{"x": 1, "label": "a"}\n'), "not text",
+    ),
+    "a label of a megabyte": ("t.csv", lambda file: file.write_text(f"x,label\n1,{'a' * 2**20}\n2,b\n"), "characters"),
     "a billion columns": ("t.csv", lambda file: sparse(file, start=b"a," * 2**20), "row 1 is longer than"),
     "a million and a half columns": ("t.csv", many_columns, "row 1 is longer than"),
     "one enormous line": ("t.csv", lambda file: sparse(file, start=b"x,label\n1,a\n"), "row 3 is longer than"),
@@ -139,7 +164,33 @@ class Bomb:
         return (Path.touch, (self.file,))
 
 
+def npz_packed(method: int):
+    """The first member in a compression that is told wrongly, so that its bytes are garbage in it."""
+
+    def write(file):
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("x.npy", npy_header("(4, 4)") + bytes(64))
+        content = file.read_bytes()
+        central = content.index(b"PK\x01\x02")
+        told = struct.pack("<H", method)
+        file.write_bytes(content[:8] + told + content[10 : central + 10] + told + content[central + 12 :])
+
+    return write
+
+
+def npz_encrypted(file):
+    npz_packed(0)(file)
+    content = bytearray(file.read_bytes())
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    file.write_bytes(content)
+
+
 ARRAYS = {
+    "a shape of truths": npz_of(x=npy_header("(True, 3)") + bytes(64)),
+    "an encrypted member": npz_encrypted,
+    "garbage for LZMA": npz_packed(zipfile.ZIP_LZMA),
+    "a compression that nobody knows": npz_packed(99),
     "a zip bomb": npz_of_zeros,
     "a shape that lies": npz_of(x=npy_header("(1000000, 1000000)") + b"1234"),
     "a shape beyond all numbers": npz_of(x=npy_header("(10000000000, 10000000000, 10000000000)")),
@@ -177,7 +228,17 @@ def cut(ending: str) -> bytes:
     return content.getvalue()[: len(content.getvalue()) // 2]
 
 
+def image_bytes(ending: str, mode: str = "RGB") -> bytes:
+    content = io.BytesIO()
+    Image.new(mode, (64, 64)).save(content, ending)
+    return content.getvalue()
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
 PICTURES = {
+    "PostScript": ("a.png", POSTSCRIPT),
+    "a TIFF of fractions": ("a.png", image_bytes("tiff", "F")),
+    "a GIF": ("a.jpg", image_bytes("gif")),
     "65,500 × 65,500 pixels": ("a.png", png_of_any_size(65_500, 65_500)),
     "2³¹ pixels a side": ("a.png", png_of_any_size(2**31 - 1, 2**31 - 1)),
     "fewer pixels than it says": ("a.png", png_of_any_size(9_000, 9_000)),
@@ -190,13 +251,19 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_a_hostile_picture_is_refused(kind, tmp_path):
+def test_a_hostile_picture_is_refused(kind, tmp_path, monkeypatch):
     name, content = PICTURES[kind]
     for animal in ("cat", "dog"):
         (tmp_path / "pets" / animal).mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(tmp_path / "pets" / animal / "good.png")
     (tmp_path / "pets" / "cat" / name).write_bytes(content)
+    # What Pillow would start for PostScript.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tmp_path / "bin" / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     refused(agrlearn("train", "pets", "--epochs", 1, folder=tmp_path), name, "cannot be read as an image")
+    assert not (tmp_path / "ran").exists()
 
 
 # Archives of published data

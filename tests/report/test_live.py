@@ -1,13 +1,18 @@
 """The server of `agrlearn watch`: this machine, this run, two addresses."""
 
+import contextlib
 import html
 import http.client
 import json
 import shutil
+import socket
+import struct
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from agrlearn.report import live
 from agrlearn.report.live import LiveRun, LiveServer
 from tests.report.browser import wait_for
 
@@ -95,3 +100,38 @@ def test_a_run_that_is_gone_is_told_and_does_not_end_the_server(ask, run):
     assert status == 503
     assert "not a run directory" in text
     assert ask("/nothing")[0] == 404
+
+
+def test_a_browser_that_goes_away_is_not_told_of(ask, capfd):
+    for _ in range(20):
+        with socket.create_connection(ask.address) as line:
+            line.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{ask.address[1]}\r\n\r\n".encode())
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # hang up at once
+    assert ask()[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_hundred_are_answered_beside_hundreds_that_say_nothing(ask):
+    silent = [socket.create_connection(ask.address) for _ in range(400)]
+    threads = threading.active_count()
+    with ThreadPoolExecutor(20) as pool:
+        assert all(status == 200 for status, _ in pool.map(ask, ["/data.json"] * 100))
+    assert threading.active_count() - threads < 80
+    for line in silent:
+        line.close()
+
+
+def test_whoever_says_nothing_is_hung_up_on(ask, monkeypatch):
+    monkeypatch.setattr(live, "_PATIENCE", 0.2)
+    with socket.create_connection(ask.address, timeout=20) as line:
+        line.sendall(b"GET / HTT")
+        assert line.recv(10) == b""
+    assert ask()[0] == 200
+
+
+@pytest.mark.parametrize("request_", [b"\r\n\r\n", b"GET\r\n\r\n", b"\xff\xfe \0\r\n\r\n", b"x" * 100_000])
+def test_nonsense_is_refused_or_hung_up_on(ask, request_):
+    with socket.create_connection(ask.address, timeout=20) as line, contextlib.suppress(ConnectionError):
+        line.sendall(request_)
+        assert line.recv(100).startswith((b"HTTP/1.1 403", b""))
+    assert ask()[0] == 200
