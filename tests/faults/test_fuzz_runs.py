@@ -171,7 +171,7 @@ def mutate(run: Path, draw: random.Random) -> str:
     done = []
     for _ in range(draw.choice([1, 1, 1, 2, 3])):
         name = draw.choice(list(MUTATORS))
-        kind = draw.random()
+        kind = draw.random() if _is_plain(run / name) else 1.0
         try:
             if kind < 0.6:
                 MUTATORS[name](run / name, draw)
@@ -184,6 +184,11 @@ def mutate(run: Path, draw: random.Random) -> str:
             continue  # what an earlier change has left cannot be changed in this way
         done.append(f"{name}: {kind:.2f}")
     return ", ".join(done)
+
+
+def _is_plain(file: Path) -> bool:
+    """Whether a file can be changed further: an earlier change may have put something else into its place."""
+    return file.is_file() and not file.is_symlink() and file.stat().st_size < 2**21
 
 
 def tree(folder: Path) -> dict[str, str]:
