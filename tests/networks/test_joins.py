@@ -9,7 +9,7 @@ from torch import nn
 from agrlearn.errors import RecipeError, ShapeError
 from agrlearn.grouping import group
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import JOINS, is_slot_blind, pool_globally, pool_slots, tandem, width
+from agrlearn.networks.joins import JOINS, pool_globally, pool_slots, tandem, width
 from agrlearn.networks.small_cnn import small_cnn
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual
@@ -21,6 +21,7 @@ EXAMPLES = {
     "features": torch.randn(3, 2, 4),
     "tandem": torch.randint(1, 9, (3, 2, 4)),
     "max": torch.randn(3, 2, 4),
+    "mean": torch.randn(3, 2, 4),
 }
 
 
@@ -29,8 +30,8 @@ def test_every_join_keeps_every_value_and_moves_with_exchanged_slots_or_says_tha
     groups = EXAMPLES[name]
     joined = JOINS[name](groups)
     assert len(joined) == len(groups)
-    assert torch.equal(JOINS[name](groups.flip(1)), joined) == is_slot_blind(name)
-    if not is_slot_blind(name):
+    assert torch.equal(JOINS[name](groups.flip(1)), joined) == JOINS[name].slot_blind
+    if not JOINS[name].slot_blind:
         assert torch.equal(joined.flatten().sort().values, groups.flatten().sort().values)
 
 
@@ -85,7 +86,7 @@ class MaxOverTime(nn.Module):
 def _sentence_network(*, slotwise: bool) -> AggregatedClassifier:
     return AggregatedClassifier(
         MaxOverTime(slotwise), features=24 if slotwise else 12, fold=2, num_classes=2, join="tandem",
-        slot_blind=is_slot_blind("tandem", pooling="max", slotwise=slotwise),
+        slot_blind=not slotwise,
     ).eval()  # fmt: skip
 
 
@@ -102,8 +103,8 @@ def test_the_bottleneck_moves_with_exchanged_slots_unless_the_network_says_it_is
     assert not torch.allclose(image_network.bottleneck(pictures), image_network.bottleneck(pictures.flip(1)))
 
 
-@pytest.mark.parametrize("join", ["max", JOINS["max"]])
-def test_a_network_joined_by_the_maximum_knows_that_it_is_slot_blind(join):
+@pytest.mark.parametrize("join", ["max", "mean", JOINS["max"]])
+def test_a_network_joined_by_the_maximum_or_the_mean_knows_that_it_is_slot_blind(join):
     blind, ordinary = (
         AggregatedClassifier(nn.Linear(3, 4), features=4, fold=fold, num_classes=2, join=join) for fold in (2, 1)
     )

@@ -47,7 +47,7 @@ def _catalogues() -> None:
     print(f"  {'':15} {', '.join(options)}")
     print("\nJoins, how a group becomes one input:")
     for name, join in JOINS.items():
-        print(f"  {name:15} {_first_line(join).split(':')[0]}")
+        print(f"  {name:15} {_first_line(join.function).split(':')[0]}")
     print("\nPrediction protocols:")
     for name, protocol in PROTOCOLS.items():
         print(f"  {name:15} {_first_line(protocol)}")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ShapeError, look_up
 from agrlearn.grouping import Objects, first_tensor, group, map_objects, ungroup
-from agrlearn.networks.joins import JOINS, is_slot_blind
+from agrlearn.networks.joins import JOINS, Join
 
 
 class AggregatedClassifier(nn.Module):
@@ -21,11 +21,11 @@ class AggregatedClassifier(nn.Module):
     Args:
         encoder: maps the joined input to the bottleneck, (groups, ...) -> (groups, features).
         features: the width of the bottleneck.
-        join: a name in `JOINS`, or a function (groups, fold, ...) -> (groups, ...).
+        join: a name in `JOINS`, a `Join`, or a function (groups, fold, ...) -> (groups, ...).
         shared: layers that every object passes alone, before the join.
         noise: standard deviation of Gaussian noise on T while training, which makes T a stochastic representation
             with a finite I(X;T); in eval mode T is its mean.
-        slot_blind: whether exchanging two objects of a group leaves T as it is, as it does after the max join anyway.
+        slot_blind: whether exchanging two objects of a group leaves T as it is; a join that is so says it itself.
         slot_weights: names of the encoder's weights that read the slots side by side, in their second dimension, where
             they are all that does; found by itself for an encoder that is a Sequential.
 
@@ -52,9 +52,9 @@ class AggregatedClassifier(nn.Module):
         self.num_classes = num_classes
         self.features = features
         self.noise = noise
-        self.slot_blind = slot_blind or (fold > 1 and is_slot_blind(join))
         self.shared = nn.Identity() if shared is None else shared
         self.join = look_up(JOINS, join, "join") if isinstance(join, str) else join
+        self.slot_blind = slot_blind or (fold > 1 and isinstance(self.join, Join) and self.join.slot_blind)
         self.encoder = encoder
         self.head = nn.Linear(features, fold * num_classes)
         self.slot_weights = _find_slot_weights(self.join, encoder) if slot_weights is None else tuple(slot_weights)
@@ -118,17 +118,14 @@ class AggregatedClassifier(nn.Module):
         return (logits, t) if with_bottleneck else logits
 
 
-def _find_slot_weights(join: Callable[[Tensor], Tensor], encoder: nn.Module) -> tuple[str, ...]:
+def _find_slot_weights(join: object, encoder: nn.Module) -> tuple[str, ...]:
     """The weight of the encoder's first layer, where the join puts the slots side by side for it."""
     path, layer = "", encoder
     # These very classes: one that is derived from them may add to what its layers do, as a residual block does, or
     # work on its weights, as weight standardisation does.
     while type(layer) is nn.Sequential and len(layer) > 0:
         path, layer = f"{path}0.", layer[0]
-    convolution = type(layer) in (nn.Conv1d, nn.Conv2d, nn.Conv3d) and layer.groups == 1
-    side_by_side = (join is JOINS["channels"] and convolution) or (
-        join is JOINS["features"] and type(layer) is nn.Linear
-    )
-    if not side_by_side or sum(module is layer for _, module in encoder.named_modules(remove_duplicate=False)) > 1:
+    reads = isinstance(join, Join) and type(layer) in join.readers and getattr(layer, "groups", 1) == 1
+    if not reads or sum(module is layer for _, module in encoder.named_modules(remove_duplicate=False)) > 1:
         return ()  # a layer that also reads what comes later must keep its shape
     return (f"{path}weight",)

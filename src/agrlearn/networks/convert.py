@@ -17,7 +17,7 @@ from agrlearn.networks.conversion.tracing import brief
 from agrlearn.networks.conversion.widening import TAKE_OFF, add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import WholeModel
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
-from agrlearn.networks.joins import JOINS
+from agrlearn.networks.joins import JOINS, Join
 from agrlearn.seeding import generator
 
 
@@ -85,9 +85,9 @@ def aggregate(
     Args:
         example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords.
         at: the name of a module to join after; what comes before it runs once per object, for all protocols.
-        join: channels, width, height, features, tandem or max; by default channels for images and series (also where
-            these come last), features for vectors, tandem for tokens (int32 or int64). With max and no `at`, the slots
-            are joined at the bottleneck.
+        join: a name in `JOINS`; by default channels for images and series (also where these come last), features for
+            vectors, tandem for tokens (int32 or int64). With max or mean and no `at`, the slots are joined at the
+            bottleneck.
         stem: the layers that read the input, where they are not found by running the example.
         classifier: the layer that makes the class scores, where it is not found.
         slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output
@@ -108,12 +108,12 @@ def aggregate(
         raise ConversionError(f"fold is the number of objects in a group and at least 1, got {fold}")
     _check_example(example)
     join = join or _default_join(example, at)
-    look_up(JOINS, join, "join")
+    joined = look_up(JOINS, join, "join")
     draft = _copied(model).eval()
     objects = vary_for(draft, at_least(example, 2))
     classifier_layer = take_off_classifier(draft, objects, classifier)
-    body = Body(draft, objects, classifier_layer, fold, join)
-    if join == "max" and at is None:
+    body = Body(draft, objects, classifier_layer, fold, joined)
+    if joined.slot_blind and at is None:
         parts = body.joined_at_the_bottleneck()
     elif at is None:
         parts = body.joined_at_the_input(stem, separator, slot_embeddings, seed)
@@ -121,7 +121,7 @@ def aggregate(
         parts = body.joined_after(at)
     network = body.assemble(parts, widen=widen, noise=noise)
     difference = body.difference(network)
-    network.slot_blind = _is_slot_blind(network, objects, join)
+    network.slot_blind = _is_slot_blind(network, objects, joined)
 
     random = generator(seed)
     if fold > 1:
@@ -179,12 +179,10 @@ def _default_join(objects: Objects, at: str | None) -> str:
 
 
 @torch.no_grad()
-def _is_slot_blind(network: AggregatedClassifier, objects: Objects, join: str) -> bool:
+def _is_slot_blind(network: AggregatedClassifier, objects: Objects, join: Join) -> bool:
     """Whether moving a group's objects on by a slot leaves T as it is: never, where layers read the slots apart."""
-    if join == "max":
-        return True
-    if join in ("channels", "features") or network.fold == 1:
-        return False
+    if join.slot_blind or join.widens or network.fold == 1:
+        return join.slot_blind
     groups = group(at_least(objects, 2 * network.fold), network.fold)
     # Not turned around, as a group of three with two different objects may read the same from both ends.
     moved = map_objects(lambda tensor: tensor.roll(1, dims=1), groups)

@@ -4,22 +4,20 @@ from torch import Tensor, nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import SLOT_DIMENSION, pool_globally, pool_slots
+from agrlearn.networks.joins import IMAGES, Join, join_for, pool_globally, pool_slots
 from agrlearn.networks.standardize import Standardize
 
-_JOINS = ("channels", "width", "height", "max")
 
-
-def check_images(name: str, object_shape: tuple[int, ...], *, join: str, slotwise: bool) -> None:
-    """Refuse what a convolutional network cannot take."""
+def join_of_images(name: str, object_shape: tuple[int, ...], *, join: str, slotwise: bool) -> Join:
+    """The join of a convolutional network; what it cannot take is refused."""
     if len(object_shape) != 3:
         raise RecipeError(
             f"{name} takes images of shape (channels, height, width), got {object_shape}; mlp takes vectors"
         )
-    if join not in _JOINS:
-        raise RecipeError(f"{name} can join by {', '.join(_JOINS)}, got {join}")
-    if slotwise and join not in SLOT_DIMENSION:
+    found = join_for(join, IMAGES, name)
+    if slotwise and not found.keeps_positions:
         raise RecipeError(f"slot-wise pooling needs the join width or height, got {join}")
+    return found
 
 
 def join_layers(
@@ -30,7 +28,7 @@ def join_layers(
     num_classes: int,
     fold: int,
     features: int,
-    join: str,
+    join: Join,
     slotwise: bool,
     noise: float,
 ) -> AggregatedClassifier:
@@ -42,7 +40,7 @@ def join_layers(
         features: channels of the last layer.
         slotwise: pool each slot's segment by itself.
     """
-    pool = SlotPool(fold, SLOT_DIMENSION[join]) if slotwise else GlobalPool()
+    pool = SlotPool(fold, join.axis) if slotwise and join.axis is not None else GlobalPool()
     return AggregatedClassifier(
         nn.Sequential(*layers[shared_layers:], pool),
         features=features * (fold if slotwise else 1),

@@ -4,14 +4,45 @@ The paper concatenates the objects of a group and does not say along which axis.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from agrlearn.errors import ShapeError, look_up
+from agrlearn.errors import RecipeError, ShapeError, look_up
 
 PADDING = 0
 """The token that stands for nothing."""
+
+
+@dataclass(frozen=True)
+class Join:
+    """A way to make one input of a group, and all that others need to know about it."""
+
+    function: Callable[[Tensor], Tensor]
+    """(groups, fold, ...) -> (groups, ...)."""
+    kinds: tuple[str, ...]
+    """The objects it is for: images, vectors or tokens."""
+    axis: int | None = None
+    """The dimension along which it lines the slots up; None where they share all dimensions."""
+    readers: tuple[type[nn.Module], ...] = ()
+    """Layers that read the slots it has put side by side by weights of their own: these must be `fold` times as wide,
+    and their weights can be summed for one object in every slot."""
+    slot_blind: bool = False
+    """Whether exchanging two objects of a group leaves its result as it was."""
+
+    def __call__(self, groups: Tensor) -> Tensor:
+        return self.function(groups)
+
+    @property
+    def widens(self) -> bool:
+        """Whether the next layer reads `fold` times as many features."""
+        return bool(self.readers)
+
+    @property
+    def keeps_positions(self) -> bool:
+        """Whether slots are segments of the positions, so that `pool_slots` can take them apart again."""
+        return self.axis is not None and not self.widens
 
 
 def channels(groups: Tensor) -> Tensor:
@@ -61,6 +92,15 @@ def maximum(groups: Tensor) -> Tensor:
     tensor([[3., 5.]])
     """
     return groups.amax(dim=1)
+
+
+def average(groups: Tensor) -> Tensor:
+    """Take the mean over the slots: (groups, fold, ...) -> (groups, ...). It forgets which slot it came from.
+
+    >>> average(torch.tensor([[[1.0, 5.0], [3.0, 2.0]]]))
+    tensor([[2.0000, 3.5000]])
+    """
+    return groups.mean(dim=1)
 
 
 def tandem(groups: Tensor, separator: int | None = None) -> Tensor:
@@ -122,19 +162,6 @@ def pool_globally(features: Tensor, reduce: str = "mean") -> Tensor:
     return look_up(_REDUCTIONS, reduce, "reduction")(features.flatten(2))
 
 
-def is_slot_blind(join: str | Callable[[Tensor], Tensor], *, pooling: str = "mean", slotwise: bool = False) -> bool:
-    """Whether exchanging two objects of a group leaves the bottleneck as it was.
-
-    The paper's sentence CNN is: padding keeps every window within one sentence, and the maximum over all windows
-    forgets which sentence it came from. Heads of such a network can only learn the average of the group's labels.
-
-    >>> is_slot_blind("tandem", pooling="max"), is_slot_blind("channels")
-    (True, False)
-    """
-    function = look_up(JOINS, join, "join") if isinstance(join, str) else join
-    return function is maximum or (function is tandem and pooling == "max" and not slotwise)
-
-
 def _expect_dimensions(groups: Tensor, join: str, *, at_least: int) -> None:
     if groups.ndim < at_least:
         fitting = "features, for vectors" if groups.ndim == 3 else "channels"
@@ -149,15 +176,23 @@ _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "max": lambda positions: positions.amax(dim=-1),
 }
 
-JOINS: dict[str, Callable[[Tensor], Tensor]] = {
-    "channels": channels,
-    "width": width,
-    "height": height,
-    "features": features,
-    "tandem": tandem,
-    "max": maximum,
+IMAGES, VECTORS, TOKENS = "images", "vectors", "tokens"
+JOINS: dict[str, Join] = {
+    "channels": Join(channels, (IMAGES,), axis=1, readers=(nn.Conv1d, nn.Conv2d, nn.Conv3d)),
+    "width": Join(width, (IMAGES,), axis=-1),
+    "height": Join(height, (IMAGES,), axis=-2),
+    "features": Join(features, (VECTORS,), axis=1, readers=(nn.Linear,)),
+    "tandem": Join(tandem, (TOKENS,), axis=-1),
+    "max": Join(maximum, (IMAGES, VECTORS, TOKENS), slot_blind=True),
+    "mean": Join(average, (IMAGES, VECTORS, TOKENS), slot_blind=True),
 }
 """Joins by name."""
 
-SLOT_DIMENSION: dict[str, int] = {"width": -1, "height": -2, "tandem": -1}
-"""The dimension along which a join lines up the slots: where `pool_slots` can take them apart again."""
+
+def join_for(name: str, kind: str, network: str) -> Join:
+    """The join called `name`, if it is for objects of this kind."""
+    join = look_up(JOINS, name, "join")
+    if kind not in join.kinds:
+        fitting = ", ".join(other for other, known in JOINS.items() if kind in known.kinds)
+        raise RecipeError(f"{network} can join by {fitting}, got {name}")
+    return join

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.convolutional import check_images, join_layers
+from agrlearn.networks.convolutional import join_layers, join_of_images
 
 _STRIDES = (1, 2, 2, 2)
 _DEPTHS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
@@ -34,14 +34,14 @@ def preact_resnet(
         depth: 18 or 34.
         width: filters of the first stage, doubled in each further one. The last layer has `fold` times more, as in the
             paper; 128 doubles every layer, the "double layer" of its Table 4.
-        join: channels, width, height or max.
+        join: channels, width, height, max or mean.
         join_after: how many blocks every object passes alone, before the join; 0 joins at the input.
         stem_stride: 2 works at half the resolution.
         widen: widens the last layer beyond that; at fold 1 it gives the layers of that fold, for comparison.
         slotwise: pool each slot's segment by itself (for the width and height joins).
         noise: see `AggregatedClassifier`.
     """
-    check_images("preact-resnet", object_shape, join=join, slotwise=slotwise)
+    joined = join_of_images("preact-resnet", object_shape, join=join, slotwise=slotwise)
     if depth not in _DEPTHS:
         raise RecipeError(f"preact-resnet has 18 or 34 layers, got depth={depth}")
     counts = _DEPTHS[depth]
@@ -51,12 +51,12 @@ def preact_resnet(
         stride if block == 0 else 1 for stride, count in zip(_STRIDES, counts, strict=True) for block in range(count)
     ]
     layers = residual_layers(
-        object_shape[0], width, outputs, strides, fold=fold if join == "channels" else 1, join_after=join_after,
+        object_shape[0], width, outputs, strides, fold=fold if joined.widens else 1, join_after=join_after,
         stem_stride=stem_stride, bottom=width * 2**3,
     )  # fmt: skip
     return join_layers(
         layers, join_after and join_after + 1, object_shape=object_shape, num_classes=num_classes, fold=fold,
-        features=outputs[-1], join=join, slotwise=slotwise, noise=noise,
+        features=outputs[-1], join=joined, slotwise=slotwise, noise=noise,
     )  # fmt: skip
 
 

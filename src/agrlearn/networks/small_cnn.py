@@ -4,7 +4,7 @@ from torch import nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.convolutional import check_images, join_layers
+from agrlearn.networks.convolutional import join_layers, join_of_images
 
 
 def small_cnn(
@@ -27,23 +27,23 @@ def small_cnn(
         object_shape: (channels, height, width) of one image.
         width: filters of the first layer, doubled where the image is halved; the last feature layer has `fold` times
             more, as in the paper.
-        join: channels, width, height or max.
+        join: channels, width, height, max or mean.
         join_after: how many of the 3×3 convolutions every object passes alone, before the join.
         slotwise: pool each slot's segment by itself (for the width and height joins).
         noise: see `AggregatedClassifier`.
     """
-    check_images("small-cnn", object_shape, join=join, slotwise=slotwise)
+    joined = join_of_images("small-cnn", object_shape, join=join, slotwise=slotwise)
     if not 0 <= join_after <= 4:
         raise RecipeError(f"small-cnn can join after 0 to 4 of its convolutions, got join_after={join_after}")
     filters = [object_shape[0], width, 2 * width, 2 * width, 4 * width, 4 * width * fold]
     shapes = [(3, 1), (3, 2), (3, 1), (3, 2), (1, 1)]
     layers: list[nn.Module] = []
     for depth, (kernel, stride) in enumerate(shapes):
-        slots = fold if join == "channels" and depth == join_after else 1
+        slots = fold if joined.widens and depth == join_after else 1
         layers.append(_convolution(slots * filters[depth], filters[depth + 1], kernel, stride))
     return join_layers(
         layers, join_after, object_shape=object_shape, num_classes=num_classes, fold=fold, features=filters[-1],
-        join=join, slotwise=slotwise, noise=noise,
+        join=joined, slotwise=slotwise, noise=noise,
     )  # fmt: skip
 
 

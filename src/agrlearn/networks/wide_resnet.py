@@ -4,7 +4,7 @@ from torch import nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.convolutional import check_images, join_layers
+from agrlearn.networks.convolutional import join_layers, join_of_images
 from agrlearn.networks.preact_resnet import residual_layers
 
 _STEM = 16
@@ -30,14 +30,14 @@ def wide_resnet(
         object_shape: (channels, height, width) of one image.
         depth: layers, 6·k + 4 for k blocks a stage.
         width: what the 16, 32 and 64 filters of the stages are multiplied by; the last layer has `fold` times more.
-        join: channels, width, height or max.
+        join: channels, width, height, max or mean.
         join_after: how many blocks every object passes alone, before the join; 0 joins at the input.
         stem_stride: 2 works at half the resolution.
         widen: widens the last layer beyond that; at fold 1 it gives the layers of that fold, for comparison.
         slotwise: pool each slot's segment by itself (for the width and height joins).
         noise: see `AggregatedClassifier`.
     """
-    check_images("wide-resnet", object_shape, join=join, slotwise=slotwise)
+    joined = join_of_images("wide-resnet", object_shape, join=join, slotwise=slotwise)
     blocks, rest = divmod(depth - 4, 6)
     if rest or blocks < 1:
         raise RecipeError(f"wide-resnet has 6·k + 4 layers, such as 16, 22 or 28, got depth={depth}")
@@ -46,13 +46,13 @@ def wide_resnet(
     outputs[-1] *= fold * widen
     strides = [2 if stage > 0 and block == 0 else 1 for stage in range(3) for block in range(blocks)]
     layers = residual_layers(
-        object_shape[0], _STEM, outputs, strides, fold=fold if join == "channels" else 1, join_after=join_after,
+        object_shape[0], _STEM, outputs, strides, fold=fold if joined.widens else 1, join_after=join_after,
         stem_stride=stem_stride, bottom=bottom,
     )  # fmt: skip
     layers += [nn.BatchNorm2d(outputs[-1]), nn.ReLU(inplace=True)]
     network = join_layers(
         layers, join_after and join_after + 1, object_shape=object_shape, num_classes=num_classes, fold=fold,
-        features=outputs[-1], join=join, slotwise=slotwise, noise=noise,
+        features=outputs[-1], join=joined, slotwise=slotwise, noise=noise,
     )  # fmt: skip
     # As in the authors' code.
     for module in network.modules():

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
+from agrlearn.networks.joins import Join
 from agrlearn.training.recipe import Recipe
 
 INITIAL_SEED = "seed of the initial weights"
@@ -76,7 +77,7 @@ def _described(network: AggregatedClassifier) -> dict[str, Any]:
         "fold": network.fold,
         "parameters": count_parameters(network),
         "noise": network.noise,
-        "join": _told(network.join),
+        "join": _told(network.join.function if isinstance(network.join, Join) else network.join),
         "layers": hashlib.sha256(layers.encode()).hexdigest()[:16],
     }
 

@@ -28,6 +28,7 @@ from agrlearn.networks.conversion.within import (
     placeholder_of,
     replace_module,
 )
+from agrlearn.networks.joins import IMAGES, TOKENS, Join
 from agrlearn.networks.tokens import SlotEmbedding, TandemJoin
 from agrlearn.seeding import seeded
 
@@ -40,7 +41,7 @@ class Parts:
     """The three pieces of an aggregated network, and what was widened to make them."""
 
     shared: nn.Module
-    join: nn.Module | str
+    join: nn.Module | Join
     encoder: nn.Module
     names: list[str]
     readers: list[nn.Module]
@@ -50,7 +51,7 @@ class Parts:
 class Body:
     """The model with its classifier taken off, and the ways to join groups in it."""
 
-    def __init__(self, model: nn.Module, objects: Objects, classifier: Classifier, fold: int, join: str) -> None:
+    def __init__(self, model: nn.Module, objects: Objects, classifier: Classifier, fold: int, join: Join) -> None:
         self.model = model
         self.objects = objects
         self.classifier = classifier
@@ -63,19 +64,19 @@ class Body:
         return WholeModel(self.model)(self.objects)
 
     def joined_at_the_bottleneck(self) -> Parts:
-        return Parts(WholeModel(self.model), "max", nn.Identity(), [], [])
+        return Parts(WholeModel(self.model), self.join, nn.Identity(), [], [])
 
     def joined_at_the_input(
         self, stem: str | list[str] | None, separator: int | None, slot_embeddings: bool, seed: int
     ) -> Parts:
-        if self.join == "tandem":
+        if TOKENS in self.join.kinds:
             return self._joined_in_tandem(stem, separator, slot_embeddings, seed)
         if not isinstance(self.objects, Tensor):
             raise ConversionError(
                 f"a model with the inputs {', '.join(self.objects)} cannot be joined at its input; pass at= with the "
                 "name of the module that has brought them together"
             )
-        if self.join in ("width", "height"):
+        if not self.join.widens:
             return self._checked(Parts(nn.Identity(), self.join, WholeModel(self.model), [], []), exact=False)
         readers = self._stem(stem)
         for reader in readers:
@@ -89,7 +90,7 @@ class Body:
         try:
             return self._checked(parts, exact=True)
         except ConversionError:
-            if self.join != "channels":
+            if IMAGES not in self.join.kinds:
                 raise
             # Recurrent layers have their features last, and so do some images: what fails at dimension 1 may fit there.
             with suppress(ConversionError):
@@ -111,8 +112,8 @@ class Body:
             raise ConversionError(
                 f"{at} gives {kind}, not a Tensor with the objects first; choose another module to join after"
             )
-        if self.join in ("width", "height", "max"):
-            return self._checked(self._pieces(self.model, at, self.join, [], []), exact=self.join == "max")
+        if not self.join.widens:
+            return self._checked(self._pieces(self.model, at, self.join, [], []), exact=self.join.slot_blind)
         readers = find_consumers(self.model, self.run, module)
         dim = channel_dimension(output, readers[0].layer if readers else None)
         widened = self._try_widening(at, readers, dim)
@@ -139,7 +140,7 @@ class Body:
             return None
 
     def _pieces(
-        self, model: nn.Module, at: str, join: nn.Module | str, names: list[str], readers: list[nn.Module],
+        self, model: nn.Module, at: str, join: nn.Module | Join, names: list[str], readers: list[nn.Module],
         *, mixer: bool = False,
     ) -> Parts:  # fmt: skip
         module = model.get_submodule(at)
