@@ -14,12 +14,12 @@ from torch import Tensor
 from agrlearn.data.arrays import objects_from_array
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.text import Vocabulary
-from agrlearn.errors import RecipeError, look_up
+from agrlearn.errors import RecipeError
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
-from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
+from agrlearn.prediction.protocols import PredictionProtocol, make_protocol, takes
 from agrlearn.seeding import seeded
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
@@ -116,7 +116,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             held_out = _repeated(rest)
         train = _repeated(train)
         # Only contextual prediction needs the training objects; without them the estimator stays small.
-        self._context = train.objects if self.protocol == "contextual" else None
+        self._context = first_tensor(train.objects) if takes(self.protocol, "context") else None
         self._protocol()  # one that cannot be had is told before training
         shape = tuple(objects.shape[1:])
         fold = min(int(self.fold), len(train))
@@ -156,17 +156,12 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[probabilities.argmax(axis=1)]
 
     def _protocol(self) -> PredictionProtocol:
-        def contextual() -> Contextual:
+        def context() -> Tensor:
             if self._context is None:
-                raise RecipeError("contextual prediction needs the training objects; fit with protocol='contextual'")
-            return Contextual(self._context, draws=self.draws)
+                raise RecipeError(f"it needs the training objects; fit with protocol={self.protocol!r}")
+            return self._context
 
-        makers: dict[str, Callable[[], PredictionProtocol]] = {
-            "replicated": Replicated,
-            "batched": lambda: Batched(draws=self.draws),
-            "contextual": contextual,
-        }
-        return look_up(makers, self.protocol, "protocol")()
+        return make_protocol(self.protocol, draws=self.draws, context=context)
 
     def _objects(self, X: Any, y: Any = None, *, training: bool, sample_weight: Any = None) -> Tensor:
         """The rows as the network takes them, checked as scikit-learn asks."""

@@ -1,5 +1,7 @@
 """Scores against other implementations and naive counts."""
 
+import dataclasses
+
 import numpy
 import pytest
 import torch
@@ -8,10 +10,12 @@ from torch.utils.data import Dataset, TensorDataset
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError
-from agrlearn.evaluation.evaluate import evaluate, score
+from agrlearn.evaluation.evaluate import evaluate
+from agrlearn.evaluation.metrics import METRICS, Scores, outcomes_of, score
 from agrlearn.evaluation.throughput import objects_per_second
+from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import answers_of, predict
-from agrlearn.prediction.protocols import Batched, Replicated
+from agrlearn.prediction.protocols import Batched, Seating
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 
@@ -19,7 +23,7 @@ from agrlearn.training.recipe import Recipe
 def test_scores_agree_with_scikit_learn_and_with_a_loop_over_bins():
     probabilities = torch.randn(500, 4, dtype=torch.float64).mul(2).softmax(dim=1)
     labels = torch.randint(0, 4, (500,))
-    scores = score(probabilities, labels)
+    scores = score(outcomes_of(probabilities, labels))
     assert scores.nll == pytest.approx(log_loss(labels, probabilities, labels=range(4)), rel=1e-4)
     assert scores.error == pytest.approx((probabilities.argmax(1) != labels).float().mean().item())
     confidence, chosen = (part.numpy() for part in probabilities.max(dim=1))
@@ -32,7 +36,7 @@ def test_scores_agree_with_scikit_learn_and_with_a_loop_over_bins():
 
 
 def test_a_certain_and_wrong_answer_costs_much_but_not_infinitely():
-    assert 80 < score(torch.tensor([[1.0, 0.0]]), torch.tensor([1])).nll < 100
+    assert 80 < score(outcomes_of(torch.tensor([[1.0, 0.0]]), torch.tensor([1]))).nll < 100
 
 
 def test_heads_are_judged_one_by_one(vectors, make_mlp):
@@ -45,7 +49,7 @@ def test_heads_are_judged_one_by_one(vectors, make_mlp):
     pairs = [(0, 1), (0, 2), (1, 2)]
     disagreement = sum((chosen[:, a] != chosen[:, b]).float().mean().item() for a, b in pairs) / 3
     assert result.head_disagreement == pytest.approx(disagreement, abs=1e-6)
-    assert result.error == score(predict(network, vectors.objects), vectors.labels).error
+    assert result.error == score(outcomes_of(predict(network, vectors.objects), vectors.labels)).error
     assert result.objects_per_second > 0
 
 
@@ -53,9 +57,9 @@ def test_batched_heads_are_judged_on_the_objects_that_sat_in_their_slot(vectors,
     network = make_mlp(2)
     wrong, asked = [0, 0], [0, 0]
     for answers in answers_of(network, vectors.objects, Batched()):
-        for index, slot, row in zip(*answers, strict=True):
+        for place, slot, row in zip(*answers[1:], strict=True):
             asked[slot] += 1
-            wrong[slot] += int(row.argmax() != vectors.labels[index])
+            wrong[slot] += int(row.argmax() != vectors.labels[answers.objects[place]])
     result = evaluate(network, vectors, Batched())
     assert result.head_errors == pytest.approx([w / a for w, a in zip(wrong, asked, strict=True)])
     assert result.head_disagreement == 0.0
@@ -69,10 +73,10 @@ def test_networks_of_every_precision_are_judged_alike(vectors, make_mlp, precisi
     assert (found.nll, found.brier) == pytest.approx((expected.nll, expected.brier), abs=tolerance)
 
 
-class NamesAnObjectThatIsNotThere(Replicated):
-    def answers(self, *arguments):
-        for answers in super().answers(*arguments):
-            yield answers._replace(objects=answers.objects + 1000)
+class NamesAnObjectThatIsNotThere(Batched):
+    def seatings(self, batch, count, fold, companions):
+        for groups, heard in super().seatings(batch, count, fold, companions):
+            yield Seating(groups + 10**6, heard)
 
 
 def test_an_error_in_evaluation_leaves_a_network_that_still_trains(vectors, make_mlp):
@@ -132,3 +136,19 @@ def test_throughput_counts_objects(vectors, make_mlp):
     network = make_mlp(2)
     fast, slow = objects_per_second([(network, Batched()), (network, Batched(draws=40))], vectors.objects, rounds=3)
     assert fast > slow > 100
+
+
+def test_every_metric_is_a_field_of_the_scores_and_says_how_it_is_shown():
+    assert list(METRICS) == [column.name for column in dataclasses.fields(Scores)]
+    perfect, hopeless = (outcomes_of(torch.eye(3), torch.tensor(labels)) for labels in ([0, 1, 2], [1, 2, 0]))
+    for name, metric in METRICS.items():
+        good, bad = (metric.function(outcomes) for outcomes in (perfect, hopeless))
+        assert (good < bad) == metric.lower_is_better, name
+        assert metric.label in ("error %", "NLL", "ECE", "Brier")
+        float(metric.text(bad))
+
+
+def test_the_draws_of_a_stochastic_bottleneck_come_from_the_seed(vectors):
+    network = build_network("mlp", object_shape=tuple(vectors.objects.shape[1:]), num_classes=3, fold=2, noise=2.0)
+    first, again, other = (evaluate(network, vectors, samples=3, seed=seed).nll for seed in (0, 0, 1))
+    assert first == again != other

@@ -10,7 +10,7 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.predict import answers_of, predict
-from agrlearn.prediction.protocols import PROTOCOLS, Batched, Contextual, Replicated
+from agrlearn.prediction.protocols import PROTOCOLS, Batched, Contextual, Replicated, make_protocol
 
 counts = st.integers(1, 23)
 folds = st.integers(1, 4)
@@ -37,65 +37,67 @@ def test_replicated_is_the_mean_of_all_heads_on_the_object_in_every_slot(count, 
     assert torch.allclose(predict(network, objects, batch_size=batch_size), expected, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
-@given(count=counts, fold=folds, draws=draws, batch_size=batch_sizes, seed=st.integers(0, 99))
-def test_batched_answers_each_object_once_per_draw_as_a_group_of_the_objects_alone_would(
-    count, fold, draws, batch_size, seed
-):
-    objects = torch.arange(count)[:, None, None, None].expand(count, *SHAPE) / count
-    protocol = Batched(draws=draws, seed=seed)
-    groups_seen = []
+@settings(deadline=None, max_examples=60)
+@given(count=counts, fold=folds, draws=draws, batch_size=batch_sizes, seed=st.integers(0, 99), beside=st.integers(1, 9))
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_object_is_in_one_batch_and_heard_equally_often_in_it(name, count, fold, draws, batch_size, seed, beside):
+    protocol = make_protocol(name, draws=draws, seed=seed, context=lambda: torch.rand(beside, 2))
+    batches = protocol.batches(count, fold, batch_size)
+    assert torch.cat(tuple(batches)).sort().values.tolist() == list(range(count))
+    for number, batch in enumerate(batches):
+        heard = []
+        for groups, counts in protocol.seatings(number, len(batch), fold, beside):
+            assert groups.shape == counts.shape == (len(groups), fold)
+            assert len(groups) <= batch_size
+            assert 0 <= int(groups.min()) <= int(groups.max()) < len(batch) + beside
+            assert int(groups[counts].max()) < len(batch)  # companions are not asked
+            heard += groups[counts].tolist()
+        expected = fold if name == "replicated" else draws
+        assert torch.tensor(heard).bincount(minlength=len(batch)).tolist() == [expected] * len(batch)
 
-    def spy(groups):
-        groups_seen.extend((groups[:, :, 0, 0, 0] * count).round().long().tolist())
-        return inner(groups)
 
-    # Join at the input, so that the groups show the objects themselves.
-    network = make_network(fold, join_after=0)
-    network.shared = torch.nn.Identity()
-    inner, network.join = network.join, spy
-    answers = list(answers_of(network, objects, protocol, batch_size=batch_size))
-    network.join = inner
-    told = torch.cat([answer.objects for answer in answers])
-    assert told.bincount(minlength=count).tolist() == [draws] * count
+def test_replicated_seats_each_object_in_every_slot():
+    [(groups, counts)] = Replicated().seatings(0, 3, 2, 0)
+    assert groups.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert counts.all()
 
-    total = torch.zeros(count, 3)
-    rows = iter(groups_seen)
-    for answer in answers:
-        expected_rows = []
-        for first in range(0, len(answer.objects), fold):
-            members = next(rows)
-            real = answer.objects[first : first + fold].tolist()
-            assert members[: len(real)] == real
-            expected_rows.append(alone(network, [objects[member] for member in members])[: len(real)])
-        assert torch.allclose(answer.probabilities, torch.cat(expected_rows), atol=1e-5)
-        total.index_add_(0, answer.objects, answer.probabilities)
-    result = predict(network, objects, protocol, batch_size=batch_size)
-    assert torch.allclose(result, total / draws, atol=1e-5)
+
+def test_batched_seats_different_objects_and_fills_the_last_group_with_its_own_batch():
+    for groups, counts in Batched(draws=3).seatings(0, 5, 2, 0):
+        assert sorted(groups[counts].tolist()) == [0, 1, 2, 3, 4]
+        assert counts.tolist() == [[True, True], [True, True], [True, False]]
+
+
+def test_contextual_seats_each_object_beside_companions_in_one_slot_after_the_other():
+    for draw, (groups, counts) in enumerate(Contextual(torch.rand(4, 2), draws=4).seatings(0, 3, 2, 4)):
+        slot = draw % 2
+        assert groups[:, slot].tolist() == [0, 1, 2]
+        assert (groups[:, 1 - slot] >= 3).all()
+        assert counts[:, slot].all() and not counts[:, 1 - slot].any()
 
 
 @settings(deadline=None, max_examples=40)
 @given(count=counts, fold=folds, draws=draws, batch_size=batch_sizes, context=st.integers(1, 9))
-def test_contextual_puts_each_object_beside_training_objects(count, fold, draws, batch_size, context):
-    network = make_network(fold, join_after=0)
-    network.shared = torch.nn.Identity()
-    objects = torch.rand(count, *SHAPE)
-    companions = 2 + torch.rand(context, *SHAPE)  # told apart from the objects by their size
-    groups_seen = []
-    inner = network.join
-    network.join = lambda groups: groups_seen.append(groups.clone()) or inner(groups)
-    answers = list(answers_of(network, objects, Contextual(companions, draws=draws), batch_size=batch_size))
-    network.join = inner
-    assert torch.cat([answer.objects for answer in answers]).bincount(minlength=count).tolist() == [draws] * count
-    for answer, groups in zip(answers, groups_seen, strict=True):
-        slot = int(answer.slots[0])
-        assert torch.equal(groups[:, slot], objects[answer.objects])
-        others = groups[:, [other for other in range(fold) if other != slot]]
-        assert (others.amin(dim=(2, 3, 4)) >= 2).all()
-        for row, members in enumerate(groups):
-            assert torch.allclose(answer.probabilities[row], alone(network, list(members))[slot], atol=1e-5)
-    slots = torch.stack([answer.slots[0] for answer in answers])
-    assert set(slots.tolist()) == set(range(min(fold, draws)))
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_predictions_are_the_mean_over_the_groups_that_the_protocol_seats(
+    name, count, fold, draws, batch_size, context
+):
+    network, objects, companions = make_network(fold), torch.rand(count, *SHAPE), torch.rand(context, *SHAPE)
+    protocol = make_protocol(name, draws=draws, context=lambda: companions)
+    beside = protocol.companions()
+    others = [] if beside is None else list(beside)
+    expected, asked = torch.zeros(count, 3), torch.zeros(count, 1)
+    for number, batch in enumerate(protocol.batches(count, fold, batch_size)):
+        people = [*objects[batch], *others]
+        for groups, counts in protocol.seatings(number, len(batch), fold, len(others)):
+            for members, heard in zip(groups.tolist(), counts.tolist(), strict=True):
+                answers = alone(network, [people[member] for member in members])
+                for slot in range(fold):
+                    if heard[slot]:
+                        expected[batch[members[slot]]] += answers[slot]
+                        asked[batch[members[slot]]] += 1
+    found = predict(network, objects, protocol, batch_size=batch_size)
+    assert torch.allclose(found, expected / asked, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.int64, torch.float64])

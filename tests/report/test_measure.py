@@ -6,9 +6,10 @@ import dataclasses
 import pytest
 import torch
 
-from agrlearn.evaluation.evaluate import evaluate, score
+from agrlearn.evaluation.evaluate import evaluate
+from agrlearn.evaluation.metrics import calibration_bins, outcomes_of, score
 from agrlearn.prediction.protocols import Batched
-from agrlearn.report.measure import measure, reliability
+from agrlearn.report.measure import measure
 from agrlearn.report.objects import show_object
 
 
@@ -18,10 +19,11 @@ def test_the_mean_gap_of_the_bins_is_the_ece(classes):
     probabilities = torch.softmax(2 * torch.randn(500, classes, generator=random), dim=1)
     probabilities[:20] = torch.eye(classes)[0]  # confidence 1 belongs to the last bin
     labels = torch.randint(classes, (500,), generator=random)
-    bins = reliability(probabilities, labels)
+    outcomes = outcomes_of(probabilities, labels)
+    bins = calibration_bins(outcomes)
     gap = sum(each.objects * abs(each.accuracy - each.confidence) for each in bins) / 500
     assert sum(each.objects for each in bins) == 500
-    assert gap == pytest.approx(score(probabilities, labels).ece, abs=1e-6)
+    assert gap == pytest.approx(score(outcomes).ece, abs=1e-6)
 
 
 def test_measurements_agree_with_evaluate(trained, report):

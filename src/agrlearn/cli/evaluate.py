@@ -41,6 +41,7 @@ def evaluate(
     from agrlearn.cli.runs import check_shapes, make_protocol, open_run
     from agrlearn.errors import RunError
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
+    from agrlearn.evaluation.metrics import METRICS
     from agrlearn.evaluation.throughput import objects_per_second
     from agrlearn.grouping import first_tensor, map_objects
     from agrlearn.prediction.cost import multiply_adds_per_object
@@ -66,7 +67,13 @@ def evaluate(
     built.to(engine.device)
     results = {
         name: evaluate_network(
-            built, test_set, chosen, batch_size=options.batch_size, samples=options.samples, sharded=True
+            built,
+            test_set,
+            chosen,
+            batch_size=options.batch_size,
+            samples=options.samples,
+            seed=options.seed,
+            sharded=True,
         )
         for name, chosen in protocols.items()
     }
@@ -79,7 +86,8 @@ def evaluate(
 
     samples = f", samples: {options.samples}" if options.samples and built.noise > 0 else ""
     table = Table(title=f"{run} on {origin}; fold {built.fold}, draws: {options.draws}{samples}")
-    for column in ("prediction", "error %", "NLL", "ECE", "Brier", "heads' errors %", "heads disagree %"):
+    labels = [metric.label for metric in METRICS.values()]
+    for column in ("prediction", *labels, "heads' errors %", "heads disagree %"):
         table.add_column(column, justify="left" if column == "prediction" else "right")
     table.add_column("multiply-adds / object", justify="right")
     table.add_column("objects/s", justify="right")
@@ -88,10 +96,7 @@ def evaluate(
         heads = ["–" if math.isnan(error) else f"{100 * error:.1f}" for error in result.head_errors[:8]]
         table.add_row(
             name,
-            f"{100 * result.error:.2f}",
-            f"{result.nll:.4f}",
-            f"{result.ece:.4f}",
-            f"{result.brier:.4f}",
+            *(metric.text(getattr(result, name)) for name, metric in METRICS.items()),
             " ".join(heads) + (" …" if len(result.head_errors) > 8 else ""),
             f"{100 * result.head_disagreement:.1f}",
             f"{multiply_adds_per_object(built, one_object, chosen, samples=options.samples):,.0f}",

@@ -1,13 +1,13 @@
 """What the commands share: options, and trained networks with their classes and ways to predict."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-from agrlearn.errors import DataError, RecipeError, RunError, look_up
+from agrlearn.errors import DataError, RecipeError, RunError
 
 if TYPE_CHECKING:
     from agrlearn.experiments.engines import Resources
@@ -132,20 +132,13 @@ def make_protocol(
 ) -> "PredictionProtocol":
     """The protocol called `name`; Contextual takes its companions from the context or the run's training data."""
     from agrlearn.cli.data import open_like_training, training_objects
-    from agrlearn.prediction.protocols import Batched, Contextual, Replicated
+    from agrlearn.prediction import protocols
 
-    def contextual() -> Contextual:
-        if options.context:
-            source = open_like_training(options.context, run_dir, network, data_dir=options.data_dir, labels=False)
-            companions = source.train.objects
-            check_shapes(network, companions, options.context)
-        else:
-            companions = training_objects(run_dir, network, options.data_dir, otherwise="name them with --context")
-        return Contextual(companions, draws=options.draws, seed=options.seed)
+    def context() -> "Objects":
+        if not options.context:
+            return training_objects(run_dir, network, options.data_dir, otherwise="name them with --context")
+        source = open_like_training(options.context, run_dir, network, data_dir=options.data_dir, labels=False)
+        check_shapes(network, source.train.objects, options.context)
+        return source.train.objects
 
-    makers: dict[str, Callable[[], Any]] = {
-        "replicated": Replicated,
-        "contextual": contextual,
-        "batched": lambda: Batched(draws=options.draws, seed=options.seed),
-    }
-    return look_up(makers, name, "protocol")()
+    return protocols.make_protocol(name, draws=options.draws, seed=options.seed, context=context)

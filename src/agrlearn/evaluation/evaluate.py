@@ -3,37 +3,21 @@
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet, check_range, fetch, fetch_each, told_of_lost_workers
 from agrlearn.errors import DataError
+from agrlearn.evaluation.metrics import Outcomes, Scores, outcomes_of, score
 from agrlearn.grouping import Objects
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.prediction.predict import answers_of, check_answers, probability_type, resolve_protocol
-from agrlearn.prediction.protocols import Answers, PredictionProtocol
+from agrlearn.prediction.predict import Answers, answers_of, resolve_protocol
+from agrlearn.prediction.protocols import PredictionProtocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
-
-_BINS = 15
-
-
-@dataclass(frozen=True)
-class Scores:
-    """How well label distributions fit the labels."""
-
-    error: float
-    """The share of objects whose most probable class is wrong."""
-    nll: float
-    """Mean negative log likelihood of the true class, in nats."""
-    ece: float
-    """Expected calibration error over 15 equal bins of confidence."""
-    brier: float
-    """Mean squared distance between the distribution and the true label, summed over classes."""
 
 
 @dataclass(frozen=True)
@@ -46,30 +30,8 @@ class Evaluation(Scores):
     head_disagreement: float
     """The chance that two answers about one object name different classes; 0 where each object has one answer."""
     objects_per_second: float
-
-
-def score(probabilities: Tensor, labels: Tensor) -> Scores:
-    """Scores of label distributions.
-
-    Args:
-        probabilities: (objects, classes).
-        labels: (objects,) class numbers.
-
-    >>> score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0])).error
-    0.0
-    """
-    check_answers(probabilities)
-    truth = F.one_hot(labels, probabilities.shape[1])
-    likelihood = probabilities.gather(1, labels[:, None]).squeeze(1)
-    confidence, chosen = probabilities.double().max(dim=1)
-    right = (chosen == labels).double()
-    return Scores(
-        error=float(1 - right.mean()),
-        # A probability that rounds to 0 counts as the smallest positive float: a large but finite loss.
-        nll=float(-likelihood.double().clamp(min=torch.finfo(torch.float32).tiny).log().mean()),
-        ece=_calibration_error(confidence, right),
-        brier=float((probabilities - truth).double().square().sum(dim=1).mean()),
-    )
+    outcomes: Outcomes = field(repr=False, compare=False)
+    """Of each object, in the order of the data."""
 
 
 def evaluate(
@@ -79,6 +41,7 @@ def evaluate(
     *,
     batch_size: int = 256,
     samples: int = 0,
+    seed: int = 0,
     allow_slot_blind: bool = False,
     sharded: bool = False,
     workers: int = 0,
@@ -96,7 +59,7 @@ def evaluate(
         raise DataError("the data set to evaluate on is empty; expected at least one object")
     network = eval_view(network)
     predicting = functools.partial(
-        answers_of, network, protocol=protocol, batch_size=batch_size, samples=samples,
+        answers_of, network, protocol=protocol, batch_size=batch_size, samples=samples, seed=seed,
         allow_slot_blind=allow_slot_blind,
     )  # fmt: skip
     objects, labels = _load(test_set, protocol)
@@ -105,31 +68,35 @@ def evaluate(
         stream = predicting(objects, sharded=sharded)
     else:
         parts = list(enumerate(torch.arange(len(labels)).split(max(1, batch_size))))
-        mine = parts[rank() :: world_size()] if sharded else parts
-        stream = _batch_by_batch(test_set, mine, labels, network.num_classes, predicting, workers)
-    total = torch.zeros(len(labels), network.num_classes, dtype=probability_type(network))
-    votes = torch.zeros(len(labels), network.num_classes)
-    wrong, asked = torch.zeros(network.fold), torch.zeros(network.fold)
+        shard = parts[rank() :: world_size()] if sharded else parts
+        stream = _batch_by_batch(test_set, shard, labels, network.num_classes, predicting, workers)
+    # Of every object the few numbers that metrics need: of many classes, the distributions would fill the memory.
+    names = [column.name for column in fields(Outcomes)]
+    columns = torch.zeros(len(names) + 1, len(labels), dtype=torch.float64)
+    wrong, asked = torch.zeros(2, network.fold, dtype=torch.float64)
     start = time.perf_counter()
     with told_of_lost_workers():
         for answers in stream:
-            total.index_add_(0, answers.objects, answers.probabilities)
+            mine = labels[answers.objects]
+            found = outcomes_of(answers.mean(), mine)
+            columns[:-1, answers.objects] = torch.stack([getattr(found, name).double() for name in names])
             chosen = answers.probabilities.argmax(dim=1)
-            votes.index_put_((answers.objects, chosen), torch.ones(len(chosen)), accumulate=True)
+            columns[-1, answers.objects] = _disagreement(answers, chosen, network.num_classes)
             asked += answers.slots.bincount(minlength=network.fold)
-            wrong += answers.slots[chosen != labels[answers.objects]].bincount(minlength=network.fold)
-    if sharded:
+            wrong += answers.slots[chosen != mine[answers.places]].bincount(minlength=network.fold)
+    if sharded and world_size() > 1:
         device = network.head.weight.device
-        total, votes, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (total, votes, wrong, asked))
-        if objects is None:  # each rank has read the labels of its own batches
-            labels = sum_over_ranks(labels.to(device)).cpu()
+        columns, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (columns, wrong, asked))
     seconds = time.perf_counter() - start
+    numbers = dict(zip(names, columns[:-1], strict=True))
+    outcomes = Outcomes(**numbers | {name: numbers[name].long() for name in ("label", "chosen")})
     return Evaluation(
-        **vars(score(total.div_(votes.sum(dim=1, keepdim=True)), labels)),
+        **vars(score(outcomes)),
         objects=len(labels),
         head_errors=tuple((wrong / asked).tolist()),
-        head_disagreement=_disagreement(votes),
+        head_disagreement=float(columns[-1].mean()),
         objects_per_second=len(labels) / seconds,
+        outcomes=outcomes,
     )
 
 
@@ -156,17 +123,14 @@ def _batch_by_batch(
             yield answers._replace(objects=indices[answers.objects])
 
 
-def _calibration_error(confidence: Tensor, right: Tensor) -> float:
-    """The mean gap between confidence and accuracy, over equal bins of confidence."""
-    bins = (confidence * _BINS).long().clamp(max=_BINS - 1)
-    gaps = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, confidence - right)
-    return float(gaps.abs().sum() / len(bins))
+def _disagreement(answers: Answers, chosen: Tensor, num_classes: int) -> Tensor:
+    """(objects,): the chance that two different answers about an object disagree; 0 for an object with one answer.
 
-
-def _disagreement(votes: Tensor) -> float:
-    """The chance that two different answers about an object disagree, averaged over objects."""
-    answers = votes.sum(dim=1)
-    if int(answers.max()) < 2:
-        return 0.0
-    agreeing = (votes * (votes - 1)).sum(dim=1) / (answers * (answers - 1))
-    return float(1 - agreeing.mean())
+    Args:
+        chosen: (answers,) the most probable class of each answer.
+    """
+    different, numbers = (answers.places * num_classes + chosen).unique(return_inverse=True)
+    votes = numbers.bincount().double()
+    counts = answers.places.bincount(minlength=len(answers.objects)).double()
+    agreeing = torch.zeros_like(counts).index_add_(0, different // num_classes, votes * (votes - 1))
+    return torch.where(counts > 1, 1 - agreeing / (counts * (counts - 1)).clamp(min=1), 0.0)

@@ -93,7 +93,7 @@ class AggregatedClassifier(nn.Module):
         drawn = torch.randn(t.shape, generator=random, device=random.device if random else t.device, dtype=t.dtype)
         return t + self.noise * drawn.to(t.device)
 
-    def placed(self, objects: Objects) -> Objects:
+    def to_device(self, objects: Objects) -> Objects:
         """Objects on the network's device, and fractions in its precision where that is another than single."""
         weight = self.head.weight
         # As Fabric does in training, which hands a network of single precision its objects as they are.

@@ -1,56 +1,51 @@
 """The three ways of the paper to put objects into slots.
 
-A protocol yields answers: what some head said about some object. Averaging an object's answers is left to `predict`.
-The layers before the join run once per object in all of them.
+A protocol says who sits where, as numbers, and knows no network. `predict` runs the shared layers once per object,
+seats what they made, and averages what the heads answer about an object.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from agrlearn.errors import RecipeError, ShapeError
-from agrlearn.grouping import Objects, count_objects, first_tensor, group, take
-from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.errors import RecipeError, ShapeError, look_up
+from agrlearn.grouping import Objects, count_objects, take
 from agrlearn.seeding import generator
 
 
-class Answers(NamedTuple):
-    """Label distributions of some objects from some heads: row i is head `slots[i]` on object `objects[i]`."""
+class Seating(NamedTuple):
+    """The groups of one pass."""
 
-    objects: Tensor
-    slots: Tensor
-    probabilities: Tensor
-
-
-class Classify(Protocol):
-    """What `predict` hands to a protocol: the way from the shared layers' output to the heads' answers."""
-
-    def __call__(self, shared: Objects, *, replicated: bool = False, batch: int | None = None) -> Tensor:
-        """Groups of objects that have passed the shared layers -> (groups, fold, classes) probabilities.
-
-        With `replicated`, single objects instead, each of which stands in every slot of its own group. `batch` is the
-        number of the batch, from which draws of a stochastic bottleneck are made, whatever process makes them.
-        """
-        ...
+    groups: Tensor
+    """(groups, fold): who sits in each slot. Numbers below the batch's count are its objects, the others companions."""
+    heard: Tensor
+    """(groups, fold): whether the head's answer counts, for the object in its slot."""
 
 
 class PredictionProtocol(Protocol):
     """What `predict` asks of a protocol."""
 
     tells_slots_apart: ClassVar[bool]
-    """Whether it puts different objects into a group, which a slot-blind network cannot answer."""
+    """Whether it puts different objects into a group, which a slot-blind network cannot answer; otherwise it puts each
+    object into every slot of its own group."""
 
     def passes_per_object(self, fold: int) -> float:
         """How many passes behind the join an object's prediction takes."""
         ...
 
-    def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
-    ) -> Iterator[Answers]:
-        """What the heads say, batch after batch, in those of the batches that are `mine`."""
+    def companions(self) -> Objects | None:
+        """Further objects to seat beside those that are predicted, the same for all batches; None for none."""
+        ...
+
+    def batches(self, count: int, fold: int, batch_size: int) -> Sequence[Tensor]:
+        """The numbers of the `count` objects, each once, cut into what is predicted together."""
+        ...
+
+    def seatings(self, batch: int, count: int, fold: int, companions: int) -> Iterator[Seating]:
+        """The passes of a batch of `count` objects, in which each of them is heard equally often."""
         ...
 
 
@@ -66,15 +61,15 @@ class Replicated:
     def passes_per_object(self, fold: int) -> float:
         return 1.0
 
-    def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
-    ) -> Iterator[Answers]:
-        slots = torch.arange(network.fold)
-        for number, indices in list(enumerate(torch.arange(count_objects(objects)).split(batch_size)))[mine]:
-            probabilities = classify(_shared(network, objects, indices), replicated=True, batch=number)
-            yield Answers(
-                indices.repeat_interleave(network.fold), slots.repeat(len(indices)), probabilities.flatten(0, 1)
-            )
+    def companions(self) -> None:
+        return None
+
+    def batches(self, count: int, fold: int, batch_size: int) -> Sequence[Tensor]:
+        return torch.arange(count).split(batch_size)
+
+    def seatings(self, batch: int, count: int, fold: int, companions: int) -> Iterator[Seating]:
+        groups = torch.arange(count)[:, None].expand(count, fold)
+        yield Seating(groups, torch.ones_like(groups, dtype=torch.bool))
 
 
 @dataclass(frozen=True)
@@ -99,22 +94,19 @@ class Batched:
     def passes_per_object(self, fold: int) -> float:
         return self.draws / fold
 
-    def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
-    ) -> Iterator[Answers]:
-        fold = network.fold
-        order = torch.randperm(count_objects(objects), generator=generator(self.seed))
-        for number, indices in list(enumerate(order.split(batch_size * fold)))[mine]:
-            random = generator(self.seed, 1 + number)
-            shared = _shared(network, objects, indices)
-            count = len(indices)
-            for draw in range(self.draws):
-                # The first draw takes the shuffled order as it is, without a copy where all groups are full.
-                arrangement = torch.randperm(count, generator=random) if draw else torch.arange(count)
-                filled = arrangement[torch.arange(-(-count // fold) * fold) % count]
-                arranged = take(shared, filled) if draw or len(filled) > count else shared
-                probabilities = classify(group(arranged, fold), batch=number).flatten(0, 1)[:count]
-                yield Answers(indices[arrangement], torch.arange(count) % fold, probabilities)
+    def companions(self) -> None:
+        return None
+
+    def batches(self, count: int, fold: int, batch_size: int) -> Sequence[Tensor]:
+        return torch.randperm(count, generator=generator(self.seed)).split(batch_size * fold)
+
+    def seatings(self, batch: int, count: int, fold: int, companions: int) -> Iterator[Seating]:
+        random = generator(self.seed, 1 + batch)
+        places = torch.arange(-(-count // fold) * fold)
+        for draw in range(self.draws):
+            # The first draw takes the shuffled order as it is.
+            order = torch.randperm(count, generator=random) if draw else torch.arange(count)
+            yield Seating(order[places % count].view(-1, fold), (places < count).view(-1, fold))
 
 
 @dataclass(frozen=True)
@@ -146,50 +138,22 @@ class Contextual:
     def passes_per_object(self, fold: int) -> float:
         return float(self.draws)
 
-    def answers(
-        self, network: AggregatedClassifier, objects: Objects, batch_size: int, classify: Classify, mine: slice
-    ) -> Iterator[Answers]:
-        expected, came = first_tensor(objects).shape[1:], first_tensor(self.context).shape[1:]
-        if expected != came:
-            raise ShapeError(f"the context's objects have shape {tuple(came)}, those to predict {tuple(expected)}")
-        fold = network.fold
-        pool = torch.randperm(count_objects(self.context), generator=generator(self.seed))[: self.pool]
-        parts = [_shared(network, self.context, some) for some in pool.split(batch_size)]
-        companions = _concatenate(parts)
-        for number, indices in list(enumerate(torch.arange(count_objects(objects)).split(batch_size)))[mine]:
-            random = generator(self.seed, 1 + number)
-            shared = _shared(network, objects, indices)
-            count = len(indices)
-            for draw in range(self.draws):
-                slot = draw % fold
-                chosen = torch.randint(len(pool), (count * fold,), generator=random)
-                groups = _seat(shared, group(take(companions, chosen), fold), slot)
-                yield Answers(indices, torch.full((count,), slot), classify(groups, batch=number)[:, slot])
+    def companions(self) -> Objects:
+        chosen = torch.randperm(count_objects(self.context), generator=generator(self.seed))[: self.pool]
+        return take(self.context, chosen)
 
+    def batches(self, count: int, fold: int, batch_size: int) -> Sequence[Tensor]:
+        return torch.arange(count).split(batch_size)
 
-def _shared(network: AggregatedClassifier, objects: Objects, indices: Tensor) -> Objects:
-    """The shared layers' output for some objects, computed on the network's device."""
-    return network.shared(network.placed(take(objects, indices)))
-
-
-def _seat(objects: Objects, groups: Objects, slot: int) -> Objects:
-    """The groups with each of the objects in `slot` of its own group."""
-    if isinstance(groups, Tensor):
-        return _seat_tensor(first_tensor(objects), groups, slot)
-    return {name: _seat_tensor(objects[name], tensor, slot) for name, tensor in groups.items()}  # type: ignore[index]
-
-
-def _seat_tensor(objects: Tensor, groups: Tensor, slot: int) -> Tensor:
-    seated = groups.to(torch.promote_types(groups.dtype, objects.dtype))  # fractions are not cut to whole numbers
-    seated[:, slot] = objects
-    return seated
-
-
-def _concatenate(parts: list[Objects]) -> Objects:
-    first = parts[0]
-    if isinstance(first, Tensor):
-        return torch.cat(parts)  # type: ignore[arg-type]
-    return {name: torch.cat([part[name] for part in parts]) for name in first}  # type: ignore[index]
+    def seatings(self, batch: int, count: int, fold: int, companions: int) -> Iterator[Seating]:
+        random = generator(self.seed, 1 + batch)
+        for draw in range(self.draws):
+            slot = draw % fold
+            groups = count + torch.randint(companions, (count, fold), generator=random)
+            groups[:, slot] = torch.arange(count)
+            heard = torch.zeros_like(groups, dtype=torch.bool)
+            heard[:, slot] = True
+            yield Seating(groups, heard)
 
 
 def _check_draws(draws: int) -> None:
@@ -197,9 +161,32 @@ def _check_draws(draws: int) -> None:
         raise RecipeError(f"draws is how often each object is answered for and at least 1, got {draws}")
 
 
-PROTOCOLS: dict[str, type[Replicated] | type[Contextual] | type[Batched]] = {
+PROTOCOLS: dict[str, Any] = {
     "replicated": Replicated,
     "contextual": Contextual,
     "batched": Batched,
 }
 """Protocols by name."""
+
+
+def takes(name: str, option: str) -> bool:
+    """Whether the protocol called `name` has an option, such as draws or context."""
+    return option in {known.name for known in fields(look_up(PROTOCOLS, name, "protocol"))}
+
+
+def make_protocol(name: str, *, context: Callable[[], Objects] | None = None, **options: Any) -> PredictionProtocol:
+    """The protocol called `name` with those of the options that it takes.
+
+    Args:
+        context: gives the training objects, called only for a protocol that needs them.
+
+    >>> make_protocol("batched", draws=4), make_protocol("replicated", draws=4)
+    (Batched(draws=4, seed=0), Replicated())
+    """
+    chosen = {option: value for option, value in options.items() if takes(name, option)}
+    if takes(name, "context"):
+        if context is None:
+            kind = name.capitalize()
+            raise RecipeError(f"{kind} prediction needs training objects; pass {kind}(context=train_objects)")
+        chosen["context"] = context()
+    return PROTOCOLS[name](**chosen)

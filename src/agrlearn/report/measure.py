@@ -2,26 +2,27 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.evaluation.comparison import Mean, mean_over_runs
-from agrlearn.evaluation.evaluate import Scores, evaluate, score
+from agrlearn.evaluation.evaluate import Evaluation, evaluate
+from agrlearn.evaluation.metrics import Bin, Outcomes, Scores, calibration_bins
 from agrlearn.evaluation.throughput import objects_per_second
 from agrlearn.grouping import Objects, map_objects, take
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.prediction.cost import multiply_adds_per_object
-from agrlearn.prediction.predict import answers_of, probability_type
-from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
+from agrlearn.prediction.predict import answers_of
+from agrlearn.prediction.protocols import PROTOCOLS, PredictionProtocol, Replicated, make_protocol, takes
 from agrlearn.report.objects import HardObject, show_object
 from agrlearn.seeding import generator
 
 DRAWS = (1, 2, 4)
-_BINS = 15  # those of the ECE
 _MOST_OBJECTS, _MOST_TIMED, _ROUNDS = 10_000, 512, 9
 _MOST_HARD, _MOST_HARD_OF_ALL = 12, 96
 _QUICK_SECONDS = 2.0
@@ -39,15 +40,6 @@ class Subject:
     """What the objects are, for a person to read."""
     words: tuple[str, ...] = ()
     """By token number from 2 on, where the objects are sentences."""
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Answers of about the same confidence."""
-
-    confidence: float
-    accuracy: float
-    objects: int
 
 
 @dataclass(frozen=True)
@@ -94,31 +86,10 @@ def measure(settings: Sequence[Sequence[Subject]], *, dial: bool | None = None) 
     few = max(3, min(_MOST_HARD, _MOST_HARD_OF_ALL // max(1, len(settings))))
     subjects = [[_sampled(subject) for subject in mine] for mine in settings]
     start = time.perf_counter()
-    heard = [[_hear(subject) for subject in mine] for mine in subjects]
+    found = [[evaluate(subject.network, subject.test_set) for subject in mine] for mine in subjects]
     quick = time.perf_counter() - start < _QUICK_SECONDS
     points = _turn_dial(subjects) if (quick if dial is None else dial) else [()] * len(subjects)
-    return [_summarize(mine, answers, found, few) for mine, answers, found in zip(subjects, heard, points, strict=True)]
-
-
-def reliability(probabilities: Tensor, labels: Tensor) -> tuple[Bin, ...]:
-    """The accuracy of answers by their confidence; the mean gap between the two, by objects, is the ECE.
-
-    Args:
-        probabilities: (objects, classes).
-        labels: (objects,).
-    """
-    confidence, answer = probabilities.max(dim=1)
-    right = (answer == labels).double()
-    bounds = torch.linspace(0, 1, _BINS + 1, dtype=confidence.dtype)
-    places = torch.bucketize(confidence, bounds, right=True).clamp(1, _BINS) - 1
-    bins = []
-    for number in range(_BINS):
-        here = places == number
-        if here.any():
-            bins.append(
-                Bin(float(confidence[here].double().mean()), float(right[here].mean()), int(here.count_nonzero()))
-            )
-    return tuple(bins)
+    return [_summarize(mine, each, dial, few) for mine, each, dial in zip(subjects, found, points, strict=True)]
 
 
 def _sampled(subject: Subject) -> Subject:
@@ -133,76 +104,51 @@ def _sampled(subject: Subject) -> Subject:
     )  # fmt: skip
 
 
-def _hear(subject: Subject) -> Tensor:
-    """(objects, fold, classes): what each head says of each object, seated in every slot."""
-    network, count = subject.network, len(subject.test_set)
-    heard = torch.zeros(count, network.fold, network.num_classes, dtype=probability_type(network))
-    for answers in answers_of(network, subject.test_set.objects, Replicated()):
-        heard[answers.objects, answers.slots] = answers.probabilities
-    return heard
-
-
 def _summarize(
-    subjects: Sequence[Subject], heard: Sequence[Tensor], dial: tuple[DialPoint, ...], few: int
+    subjects: Sequence[Subject], evaluations: Sequence[Evaluation], dial: tuple[DialPoint, ...], few: int
 ) -> Measurement:
     first = subjects[0]
     classes = first.network.num_classes
-    confusion = torch.zeros(classes, classes, dtype=torch.int64)
-    averaged = [heads.mean(dim=1) for heads in heard]
-    for subject, probabilities in zip(subjects, averaged, strict=True):
-        pairs = subject.test_set.labels * classes + probabilities.argmax(dim=1)
-        confusion += pairs.bincount(minlength=classes * classes).view(classes, classes)
-    wrong = [
-        (heads.argmax(dim=2) != subject.test_set.labels[:, None]).double().mean(dim=0)
-        for subject, heads in zip(subjects, heard, strict=True)
-    ]
+    together = Outcomes(
+        **{
+            column.name: torch.cat([getattr(found.outcomes, column.name) for found in evaluations])
+            for column in fields(Outcomes)
+        }
+    )
+    confusion = (together.label * classes + together.chosen).bincount(minlength=classes * classes)
     one = map_objects(lambda tensor: tensor[:1], first.test_set.objects)
     return Measurement(
         origin=first.origin,
         objects=len(first.test_set),
         class_names=first.test_set.class_names,
-        scores=tuple(
-            score(probabilities, subject.test_set.labels)
-            for subject, probabilities in zip(subjects, averaged, strict=True)
-        ),
-        head_errors=tuple(torch.stack(wrong).mean(dim=0).tolist()),
-        head_disagreement=mean_over_runs([_disagreement(heads) for heads in heard]),
-        bins=reliability(torch.cat(averaged), torch.cat([subject.test_set.labels for subject in subjects])),
-        confusion=tuple(tuple(row) for row in confusion.tolist()),
-        hardest=_hardest(first, heard[0], few),
+        scores=tuple(evaluations),
+        head_errors=tuple(torch.tensor([found.head_errors for found in evaluations]).mean(dim=0).tolist()),
+        head_disagreement=mean_over_runs([found.head_disagreement for found in evaluations]),
+        bins=calibration_bins(together),
+        confusion=tuple(tuple(row) for row in confusion.view(classes, classes).tolist()),
+        hardest=_hardest(first, evaluations[0].outcomes, few),
         parameters=count_parameters(first.network),
         multiply_adds=multiply_adds_per_object(first.network, one, Replicated()),
         dial=dial,
     )
 
 
-def _disagreement(heads: Tensor) -> float:
-    """The chance that two heads name different classes."""
-    fold = heads.shape[1]
-    if fold == 1:
-        return 0.0
-    answers = heads.argmax(dim=2)
-    differing = (answers[:, :, None] != answers[:, None, :]).double().sum(dim=(1, 2))
-    return float(differing.mean() / (fold * (fold - 1)))
-
-
-def _hardest(subject: Subject, heads: Tensor, few: int) -> tuple[HardObject, ...]:
+def _hardest(subject: Subject, outcomes: Outcomes, few: int) -> tuple[HardObject, ...]:
     """The objects whose true class the heads together find least likely."""
-    names, labels = subject.test_set.class_names, subject.test_set.labels
-    likelihood = heads.mean(dim=1).gather(1, labels[:, None]).squeeze(1)
-    found = []
-    for number in likelihood.argsort(stable=True)[:few].tolist():
-        confidences, answers = heads[number].max(dim=1)
-        found.append(
-            HardObject(
-                number,
-                names[int(labels[number])],
-                float(likelihood[number]),
-                tuple((names[answer], float(sure)) for answer, sure in zip(answers.tolist(), confidences, strict=True)),
-                *show_object(subject.test_set.objects, number, subject.words),
-            )
+    names, objects = subject.test_set.class_names, subject.test_set.objects
+    numbers = outcomes.likelihood.argsort(stable=True)[:few]
+    [answers] = answers_of(subject.network, take(objects, numbers), batch_size=few)
+    confidences, winners = answers.probabilities.view(len(numbers), subject.network.fold, -1).max(dim=2)
+    return tuple(
+        HardObject(
+            number,
+            names[int(outcomes.label[number])],
+            float(outcomes.likelihood[number]),
+            tuple((names[winner], sure) for winner, sure in zip(chosen, sureness, strict=True)),
+            *show_object(objects, number, subject.words),
         )
-    return tuple(found)
+        for number, chosen, sureness in zip(numbers.tolist(), winners.tolist(), confidences.tolist(), strict=True)
+    )
 
 
 def _turn_dial(settings: Sequence[Sequence[Subject]]) -> list[tuple[DialPoint, ...]]:
@@ -237,12 +183,14 @@ def _turn_dial(settings: Sequence[Sequence[Subject]]) -> list[tuple[DialPoint, .
 
 def _ways(subject: Subject) -> list[tuple[str, int, PredictionProtocol]]:
     """The protocols that a network can answer, with their draws."""
-    ways: list[tuple[str, int, PredictionProtocol]] = [("replicated", 1, Replicated())]
-    if not can_be_grouped(subject.network):
-        return ways
-    if subject.context is not None:
-        ways += [("contextual", draws, Contextual(subject.context, draws=draws)) for draws in DRAWS]
-    return ways + [("batched", draws, Batched(draws=draws)) for draws in DRAWS]
+    context: Any = subject.context
+    return [
+        (name, draws, make_protocol(name, draws=draws, context=lambda: context))
+        for name, kind in PROTOCOLS.items()
+        if (can_be_grouped(subject.network) or not kind.tells_slots_apart)
+        and (subject.context is not None or not takes(name, "context"))
+        for draws in (DRAWS if takes(name, "draws") else (1,))
+    ]
 
 
 def can_be_grouped(network: AggregatedClassifier) -> bool:

@@ -65,7 +65,7 @@ def measure_information(network: AggregatedClassifier, held_out: Dataset, seed: 
     network = eval_view(network)
     for part in chosen.split(_BATCH):
         objects, answers = fetch(held_out, part.flatten())
-        means.append(network.bottleneck(group(network.placed(objects), network.fold)))
+        means.append(network.bottleneck(group(network.to_device(objects), network.fold)))
         labels.append(answers.to(device).view(-1, network.fold))
     mean, y = torch.cat(means), torch.cat(labels)
     t = network.perturb(mean, random)

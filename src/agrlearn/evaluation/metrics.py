@@ -1,0 +1,137 @@
+"""How well label distributions fit the labels. A metric is a row of `METRICS` and a field of `Scores`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from agrlearn.prediction.predict import check_answers
+
+_BINS = 15
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the metrics need to know of each object, on the CPU: (objects,) each."""
+
+    label: Tensor
+    chosen: Tensor
+    """The most probable class."""
+    confidence: Tensor
+    """Its probability."""
+    likelihood: Tensor
+    """The probability of the label."""
+    distance: Tensor
+    """The squared distance between the distribution and the label, summed over classes."""
+
+    @property
+    def right(self) -> Tensor:
+        return (self.chosen == self.label).double()
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+
+class Bin(NamedTuple):
+    """Objects whose answers are about equally confident."""
+
+    confidence: float
+    """Their mean."""
+    accuracy: float
+    objects: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The metrics of label distributions, by the names of `METRICS`."""
+
+    error: float
+    """The share of objects whose most probable class is wrong."""
+    nll: float
+    """Mean negative log likelihood of the true class, in nats."""
+    ece: float
+    """Expected calibration error over 15 equal bins of confidence."""
+    brier: float
+    """Mean squared distance between the distribution and the true label, summed over classes."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure about label distributions, and how it is shown."""
+
+    function: Callable[[Outcomes], float]
+    label: str
+    scale: float = 1.0
+    """What the figure is multiplied by to be shown."""
+    digits: int = 4
+    """Shown of a single run; of a mean over runs, one less."""
+    lower_is_better: bool = True
+
+    def text(self, value: float) -> str:
+        """The figure of a single run, as it is shown."""
+        return f"{self.scale * value:.{self.digits}f}"
+
+
+def outcomes_of(probabilities: Tensor, labels: Tensor) -> Outcomes:
+    """What the metrics need to know.
+
+    Args:
+        probabilities: (objects, classes).
+        labels: (objects,) class numbers.
+    """
+    confidence, chosen = probabilities.double().max(dim=1)
+    likelihood = probabilities.gather(1, labels[:, None]).squeeze(1).double()
+    # The label's own term is (1 - p)², all others are p².
+    distance = probabilities.double().square().sum(dim=1) + 1 - 2 * likelihood
+    return Outcomes(labels, chosen, confidence, likelihood, distance)
+
+
+def score(outcomes: Outcomes) -> Scores:
+    """All metrics; distributions that are not finite are refused.
+
+    >>> score(outcomes_of(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))).error
+    0.0
+    """
+    check_answers(torch.stack([outcomes.confidence, outcomes.likelihood]))
+    return Scores(**{name: metric.function(outcomes) for name, metric in METRICS.items()})
+
+
+def calibration_bins(outcomes: Outcomes) -> tuple[Bin, ...]:
+    """The accuracy of answers by their confidence, in equal bins of it; empty ones are left out."""
+    places = (outcomes.confidence * _BINS).long().clamp(max=_BINS - 1)
+    bins = []
+    for number in places.unique().tolist():
+        here = places == number
+        confidence, accuracy = (float(values[here].mean()) for values in (outcomes.confidence, outcomes.right))
+        bins.append(Bin(confidence, accuracy, int(here.count_nonzero())))
+    return tuple(bins)
+
+
+def _error(outcomes: Outcomes) -> float:
+    return float(1 - outcomes.right.mean())
+
+
+def _negative_log_likelihood(outcomes: Outcomes) -> float:
+    # A probability that rounds to 0 counts as the smallest positive float: a large but finite loss.
+    return float(-outcomes.likelihood.clamp(min=torch.finfo(torch.float32).tiny).log().mean())
+
+
+def _calibration_error(outcomes: Outcomes) -> float:
+    gaps = [abs(bin.confidence - bin.accuracy) * bin.objects for bin in calibration_bins(outcomes)]
+    return sum(gaps) / len(outcomes)
+
+
+def _brier(outcomes: Outcomes) -> float:
+    return float(outcomes.distance.mean())
+
+
+METRICS: dict[str, Metric] = {
+    "error": Metric(_error, "error %", scale=100, digits=2),
+    "nll": Metric(_negative_log_likelihood, "NLL"),
+    "ece": Metric(_calibration_error, "ECE"),
+    "brier": Metric(_brier, "Brier"),
+}
+"""Metrics by name, as evaluation, tables and reports show them."""
+assert [field.name for field in fields(Scores)] == list(METRICS)
