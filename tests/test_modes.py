@@ -9,6 +9,8 @@ from agrlearn.grouping import group
 from agrlearn.modes import evaluating
 from agrlearn.networks.convert import aggregate
 from agrlearn.networks.cost import count_multiply_adds
+from agrlearn.prediction.cost import multiply_adds_per_object
+from agrlearn.prediction.protocols import Batched
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
@@ -111,3 +113,22 @@ def test_the_placeholder_of_a_joined_model_leaves_the_layers_before_the_join_as_
         answer = network.eval()(objects)
         layer.kept = None
         assert torch.equal(answer, network(objects))
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.LayerNorm])
+def test_counting_the_cost_of_a_network_joined_within_moves_nothing(norm):
+    model = nn.Sequential(nn.Linear(6, 8), norm(8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).train()
+    network = aggregate(model, 2, torch.rand(4, 6), at="2", verbose=False)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    multiply_adds_per_object(network, torch.rand(1, 6), Batched())
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert network.training
+
+
+def test_a_normalisation_with_a_forward_of_its_own_keeps_it_in_training():
+    network = aggregate(foreign.nested(), 2, foreign.images(), verbose=False)
+    norm = norms_of(network)[0]
+    norm.forward = mine = lambda images: 2 * nn.BatchNorm2d.forward(norm, images)
+    data = LabelledSet(foreign.images(), torch.arange(len(foreign.images())) % 2, ("a", "b"))
+    fit(network, data, Recipe(epochs=1, batch_size=4, learning_rate=0.05))
+    assert norm.forward is mine

@@ -1,7 +1,6 @@
 """The scikit-learn estimator."""
 
 import pickle
-from collections import Counter
 
 import numpy
 import pytest
@@ -20,7 +19,12 @@ from agrlearn.sklearn import AgrLearnClassifier
 from agrlearn.training.history import History
 
 
-@parametrize_with_checks([AgrLearnClassifier(epochs=20)])
+def expected_failures(estimator):
+    reason = "a weight multiplies a row's loss; repeated rows also make an epoch longer"
+    return {"check_sample_weight_equivalence_on_dense_data": reason}
+
+
+@parametrize_with_checks([AgrLearnClassifier(epochs=20)], expected_failed_checks=expected_failures)
 def test_it_meets_scikit_learns_contract(estimator, check):
     check(estimator)
 
@@ -64,7 +68,7 @@ def test_sentences_do_not_depend_on_their_order_and_weights_mean_what_they_mean_
         f"a {word} film {number % 3}" for number, word in enumerate(["fine", "dull", "new", "odd", "long"] * 4)
     ]
     labels = numpy.arange(20) % 2
-    weights = numpy.array([1, 0, 2, 1, 1] * 4)
+    weights = numpy.array([1, 0, 1, 1, 1] * 4)
     order = numpy.random.default_rng(0).permutation(20)
 
     def probabilities(rows, **options):
@@ -73,8 +77,9 @@ def test_sentences_do_not_depend_on_their_order_and_weights_mean_what_they_mean_
         return reader.predict_proba(sentences)
 
     numpy.testing.assert_array_equal(probabilities(numpy.arange(20)), probabilities(order))
-    repeated = numpy.arange(20).repeat(weights)
-    numpy.testing.assert_array_equal(probabilities(numpy.arange(20), sample_weight=weights), probabilities(repeated))
+    kept = weights.nonzero()[0]
+    weighted = probabilities(numpy.arange(20), sample_weight=weights)
+    numpy.testing.assert_allclose(weighted, probabilities(kept), rtol=1e-4)
 
 
 @pytest.mark.parametrize("missing", [None, numpy.nan, 3])
@@ -110,13 +115,19 @@ def test_equal_random_states_give_equal_fits_whatever_the_order_of_rows(table):
     numpy.testing.assert_array_equal(first.predict_proba(x), thawed.predict_proba(x))
 
 
-def test_weights_that_are_no_whole_numbers_multiply_the_loss(table):
+@pytest.mark.parametrize("heavy", [2, 2.5, 10, 11, 40])
+def test_weights_multiply_the_loss_whether_they_are_whole_numbers_or_not(table, heavy):
     x, y = table
-    heavy = numpy.where(y == 0, 20.5, 0.5)
+    weights = numpy.where(y == 0, heavy, 1)
     plain, weighted = (
-        AgrLearnClassifier(epochs=10, random_state=0).fit(x, y, sample_weight=weight) for weight in (None, heavy)
+        AgrLearnClassifier(epochs=10, random_state=0).fit(x, y, sample_weight=weight) for weight in (None, weights)
     )
-    assert (weighted.predict(x) == 0).mean() > (plain.predict(x) == 0).mean() + 0.05
+    seen = [fitted.history_.records[-1].objects_seen for fitted in (plain, weighted)]
+    assert seen[0] == seen[1]
+    times = AgrLearnClassifier(epochs=10, random_state=0).fit(x, y, sample_weight=3 * weights)
+    numpy.testing.assert_allclose(times.predict_proba(x), weighted.predict_proba(x), rtol=1e-3)
+    if heavy >= 10:
+        assert (weighted.predict(x) == 0).mean() > (plain.predict(x) == 0).mean()
 
 
 @pytest.mark.parametrize("weight", [None, 2, 0.5])
@@ -132,10 +143,8 @@ def test_what_early_stopping_holds_out_is_not_trained_on_whatever_it_weighs(tabl
     weights = None if weight is None else numpy.full(len(x), weight)
     AgrLearnClassifier(early_stopping=True, random_state=0).fit(x, y, sample_weight=weights)
     rows = [[tuple(row) for row in part.objects.tolist()] for part in parts]
-    repetitions = weight if isinstance(weight, int) else 1
     assert not set(rows[0]) & set(rows[1])
-    assert [len(part) for part in rows] == [180 * repetitions, 20 * repetitions]
-    assert set(Counter(rows[0] + rows[1]).values()) == {repetitions}
+    assert [len(part) for part in rows] == [180, 20]
 
 
 def test_early_stopping_keeps_the_best_epoch(table):

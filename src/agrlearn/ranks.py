@@ -164,19 +164,24 @@ def synchronized_batch_norm(network: nn.Module) -> Iterator[None]:
     do (timm's hold their activation as well).
     """
     layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
-    if world_size() > 1:
-        for layer in layers:
-            layer.forward = functools.partial(_forward_over_ranks, layer)  # type: ignore[method-assign]
+    if world_size() == 1:
+        layers = []
+    own = [vars(layer).get("forward") for layer in layers]  # of the layer itself, which its user may have given it
+    for layer in layers:
+        layer.forward = functools.partial(_over_ranks, layer.forward)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        for layer in layers:
-            vars(layer).pop("forward", None)
+        for layer, forward in zip(layers, own, strict=True):
+            if forward is None:
+                del layer.forward
+            else:
+                layer.forward = forward  # type: ignore[method-assign]
 
 
-def _forward_over_ranks(layer: nn.Module, *inputs: Any) -> Any:
+def _over_ranks(forward: Callable[..., Any], *inputs: Any) -> Any:
     with _BatchNormOverRanks():
-        return type(layer).forward(layer, *inputs)
+        return forward(*inputs)
 
 
 class _BatchNormOverRanks(TorchFunctionMode):

@@ -24,8 +24,6 @@ from agrlearn.seeding import seeded
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 
-_MOST_REPETITIONS = 10
-
 
 class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that classifies `fold` objects in one pass, for vectors, images or sentences.
@@ -95,10 +93,9 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         """Train on objects `X` with labels `y`.
 
         Args:
-            sample_weight: whole numbers mean repeated rows, exactly, as long as they repeat the data at most ten times
-                over; other weights multiply each slot's loss, after scaling to a mean of 1. Rows of weight 0 are
-                left out. Early stopping holds out rows before they are repeated, with all their repetitions; weights
-                that are no whole numbers do not count in what it measures.
+            sample_weight: what each row's loss is multiplied by, after scaling to a mean of 1. Rows of weight 0 are
+                left out. A weight of 2 is not a row that is there twice: that also makes an epoch longer. Early
+                stopping measures all held-out rows alike.
         """
         if not isinstance(self.fold, int | numpy.integer):
             raise RecipeError(f"fold is the number of objects in a group, a whole number, got {self.fold!r}")
@@ -112,9 +109,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         data = data.subset(_canonical_order(data))
         train, held_out = data, None
         if self.early_stopping:
-            train, rest = _split(data, self.validation_fraction, seed)
-            held_out = _repeated(rest)
-        train = _repeated(train)
+            train, held_out = _split(data, self.validation_fraction, seed)
         # Only contextual prediction needs the training objects; without them the estimator stays small.
         self._context = first_tensor(train.objects) if takes(self.protocol, "context") else None
         self._protocol()  # one that cannot be had is told before training
@@ -204,7 +199,7 @@ def _vocabulary(sentences: list[str], sample_weight: Any) -> Vocabulary:
 
 
 def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_weight: Any) -> LabelledSet:
-    """The rows that count, with weights of type int64 where they mean repetitions, and scaled factors otherwise."""
+    """The rows that count, with weights of mean 1."""
     if sample_weight is None:
         return LabelledSet(objects, labels, names)
     weights = torch.from_numpy(
@@ -212,18 +207,8 @@ def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_we
     )
     if float(weights.sum()) == 0:
         raise ValueError("Sample weights must contain at least one non-zero number.")
-    repetitions = bool((weights == weights.round()).all()) and float(weights.sum()) <= _MOST_REPETITIONS * len(weights)
     kept = weights.nonzero().squeeze(1)
-    counts = weights[kept].long() if repetitions else (weights[kept] / weights[kept].mean()).float()
-    return LabelledSet(objects[kept], labels[kept], names, counts)
-
-
-def _repeated(data: LabelledSet) -> LabelledSet:
-    """Each row as often as its weight says, where weights mean repetitions."""
-    if data.weights is None or data.weights.is_floating_point():
-        return data
-    rows = torch.arange(len(data)).repeat_interleave(data.weights)
-    return LabelledSet(data.objects, data.labels, data.class_names).subset(rows)
+    return LabelledSet(objects[kept], labels[kept], names, (weights[kept] / weights[kept].mean()).float())
 
 
 def _canonical_order(data: LabelledSet) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 
 from agrlearn.cli import main
 from agrlearn.networks.catalogue import build_network
-from agrlearn.report import measure
+from agrlearn.prediction.protocols import Contextual
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.cli.test_cli import append_row
@@ -148,10 +148,8 @@ def test_contextual_seats_objects_beside_those_of_training_or_is_left_out(
     numpy.savez(other, x=vectors.objects[:40].numpy() + 0.5, y=numpy.array(vectors.class_names)[vectors.labels[:40]])
     assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
     companions = []
-    contextual = measure.Contextual
-    monkeypatch.setattr(
-        measure, "Contextual", lambda context, **options: companions.append(context) or contextual(context, **options)
-    )
+    seat = Contextual.companions
+    monkeypatch.setattr(Contextual, "companions", lambda self: companions.append(self.context) or seat(self))
     assert call("report", tmp_path / "run", "--output", page, "--data", other) == 0
     assert dial_of(page) == {"replicated", "batched", "contextual"}
     rows = {tuple(row) for row in vectors.objects.tolist()}

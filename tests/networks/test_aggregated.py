@@ -18,6 +18,7 @@ from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, sav
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.replicated import ReplicatedModel
 from agrlearn.networks.standardize import Standardize
+from agrlearn.prediction.predict import predict
 
 SHAPES = {
     "small-cnn": (2, 8, 8),
@@ -282,3 +283,22 @@ def test_an_lstm_costs_on_a_gpu_what_it_costs_on_a_cpu():
     assert count_multiply_adds(nn.LSTM(**sizes), torch.zeros(3, 4, 5)) == by_hand
     # torch knows the shapes that cuDNN gives, so no GPU is needed.
     assert count_multiply_adds(ByCudnn(**sizes).to("meta"), torch.zeros(3, 4, 5, device="meta")) == by_hand
+
+
+def test_a_layer_that_is_used_twice_predicts_as_its_groups_do():
+    layer = nn.Linear(8, 8)
+    network = AggregatedClassifier(
+        nn.Sequential(layer, nn.ReLU(), layer), features=8, fold=2, num_classes=3, join="features"
+    )
+    objects = torch.rand(5, 4)
+    with torch.no_grad():
+        expected = network(replicate(objects, 2)).softmax(dim=-1).mean(dim=1)
+    torch.testing.assert_close(predict(network, objects), expected)
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_tokens_of_either_type_are_read_as_sentences(kind):
+    tokens = torch.randint(1, 9, (6, 5)).to(kind)
+    network = build_network(object_shape=(5,), num_classes=2, fold=2, objects=tokens, vocabulary=9, embedding=4, maps=2)
+    assert network.description["network"] == "sentence-cnn"
+    assert predict(network, tokens).shape == (6, 2)

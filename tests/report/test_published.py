@@ -2,9 +2,10 @@
 
 import math
 
+import numpy
 import pytest
 
-from agrlearn.evaluation.comparison import Mean
+from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.experiments.catalogue import EXPERIMENTS
 from agrlearn.experiments.cells import CellResult, Point, ProtocolScores
 from agrlearn.experiments.scales import SCALES
@@ -16,17 +17,28 @@ from agrlearn.report.published import agreement
 @pytest.mark.parametrize(
     ("ours", "published", "smaller_is_better", "verdict"),
     [
-        (Mean(5.0, 0.1), 5.19, True, "agrees"),
-        (Mean(5.0, 0.1), 5.3, True, "better"),
-        (Mean(5.0, 0.1), 4.7, True, "worse"),
-        (Mean(90.0, 0.1), 91.0, False, "worse"),
-        (Mean(90.0, 0.1), 89.0, False, "better"),
+        (Mean(5.0, 0.1, 7), 5.19, True, "agrees"),
+        (Mean(5.0, 0.1, 7), 5.3, True, "better"),
+        (Mean(5.0, 0.1, 7), 4.7, True, "worse"),
+        (Mean(5.0, 0.1, 3), 5.4, True, "agrees"),  # of three seeds, little is known
+        (Mean(90.0, 0.1, 7), 91.0, False, "worse"),
+        (Mean(90.0, 0.1, 7), 89.0, False, "better"),
         (Mean(5.0, math.nan), 5.0, True, "open"),
-        (Mean(5.0, 0.1), None, True, "open"),
+        (Mean(5.0, 0.1, 7), None, True, "open"),
     ],
 )
-def test_agreement_is_within_two_standard_errors(ours, published, smaller_is_better, verdict):
+def test_agreement_is_within_the_t_interval(ours, published, smaller_is_better, verdict):
     assert agreement(ours, published, smaller_is_better=smaller_is_better) == verdict
+
+
+def test_numbers_that_truly_agree_are_called_so_nineteen_times_in_twenty():
+    random = numpy.random.default_rng(0)
+    for seeds in (3, 7):
+        verdicts = [
+            agreement(mean_over_runs(list(random.normal(5.0, 0.3, seeds))), 5.0, smaller_is_better=True)
+            for _ in range(2000)
+        ]
+        assert verdicts.count("agrees") / 2000 == pytest.approx(0.95, abs=0.02)
 
 
 def result(row, seed: int, error: float, information: float | None = None) -> CellResult:
@@ -39,9 +51,9 @@ def result(row, seed: int, error: float, information: float | None = None) -> Ce
 
 
 def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
-    experiment, scale = EXPERIMENTS["table1"], SCALES["small"]
+    experiment, scale = EXPERIMENTS["table1"], SCALES["paper"]
     rows = experiment.rows(scale)
-    errors = {"fold 1": (0.0500, 0.0516), "fold 2": (0.0700, 0.0710), "fold 2, α = 0.3": (0.0100, 0.0110)}
+    errors = {"fold 1": (0.0500, 0.0516), "fold 2": (0.0700, 0.0701), "fold 2, α = 0.3": (0.0100, 0.0101)}
     results = {
         (row.block, row.label): [
             result(row, seed, error)
@@ -58,6 +70,8 @@ def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
     )
     assert '<section id="overview"' not in page
     assert len(report.training[0].series) == 3
+    smaller = report_of_experiment(experiment, SCALES["small"], rows, results, {}, "agrlearn reproduce table1")
+    assert {row.verdict for row in smaller.table.blocks[0].rows} == {"open"}  # it is another experiment
 
 
 def test_j_is_drawn_beside_the_log_of_the_groups_that_it_saw():

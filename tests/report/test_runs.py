@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from agrlearn.errors import RunError
-from agrlearn.evaluation.comparison import mean_over_runs
+from agrlearn.evaluation.statistics import mean_over_runs
 from agrlearn.report.charts import Series
 from agrlearn.report.compare import compare
 from agrlearn.report.runs import RunFacts, find_runs, read_facts, settings_of, training_command

@@ -91,3 +91,8 @@ def test_a_subset_of_a_labelled_set_keeps_its_weights_and_classes(vectors, make_
     pairs = TensorDataset(vectors.objects, vectors.labels)
     for foreign in (pairs, Subset(pairs, [0, 1])):
         assert unwrapped(foreign) is foreign
+
+
+def test_weights_that_are_not_one_for_each_object_are_refused():
+    with pytest.raises(DataError, match="one weight for each of 4 objects, got weights of shape \\(9,\\)"):
+        LabelledSet(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0]), ("a", "b"), torch.ones(9))

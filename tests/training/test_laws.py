@@ -20,6 +20,8 @@ from agrlearn.errors import DataError, RecipeError, RunError, ShapeError, Traini
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.files import one_process_at_a_time
 from agrlearn.grouping import GroupBatchSampler, group
+from agrlearn.information.bounds import BOUNDS
+from agrlearn.information.critics import Critic, VectorGroups
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.seeding import derive_seed, generator
@@ -584,3 +586,23 @@ def test_double_precision_of_the_engine_trains_doubles(vectors, make_mlp, tmp_pa
 def test_more_parts_than_groups_are_refused_with_a_sentence(vectors, make_mlp):
     with pytest.raises(RecipeError, match="accumulate=9"):
         fit(make_mlp(2), vectors, Recipe(batch_size=8, accumulate=9))
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_every_bound_can_be_the_penalty(bound, vectors, make_mlp):
+    history = fit(make_mlp(2), vectors, Recipe(epochs=2, batch_size=16, learning_rate=0.05, alpha=0.1, bound=bound))
+    assert history.records[-1].information is not None
+    assert math.isfinite(history.records[-1].information)
+
+
+def test_a_critic_of_ones_own_is_trained_along_and_belongs_to_the_run(vectors, make_mlp, tmp_path):
+    recipe = Recipe(epochs=2, batch_size=16, learning_rate=0.05, alpha=0.1)
+    network = make_mlp(2)
+    critic = Critic(VectorGroups(2, vectors.objects.shape[1], 32), network.features, width=32)
+    before = [weight.clone() for weight in critic.parameters()]
+    fit(network, vectors, recipe, run_dir=tmp_path / "run", critic=critic)
+    assert not any(torch.equal(old, new) for old, new in zip(before, critic.parameters(), strict=True))
+    with pytest.raises(RunError, match="its critic is"):
+        fit(make_mlp(2), vectors, recipe, run_dir=tmp_path / "run")
+    with pytest.raises(RecipeError, match="alpha above 0"):
+        fit(make_mlp(2), vectors, Recipe(), critic=critic)

@@ -7,9 +7,11 @@ import torch
 
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.training import loop, setup
+from agrlearn.training import step as one_step
 from agrlearn.training.loop import fit
 from agrlearn.training.parts import count_parts, mean_log_groups, part_bounds
 from agrlearn.training.recipe import Recipe
+from agrlearn.training.state import EpochTotals, TrainingState
 
 # objects, batch size, parts of a batch
 SIZES = [(120, 40, 5), (20, 64, 1), (20, 64, 2), (96, 64, 1), (65, 16, 3), (33, 8, 8), (5, 2, 1)]
@@ -69,3 +71,20 @@ def test_over_several_processes_m_counts_the_groups_of_all_of_them(objects, batc
         sizes += [sum(cut[part + 1] - cut[part] for cut in cuts) for part in range(parts)]
     for sampler in samplers:
         assert mean_log_groups(sampler, accumulate) == pytest.approx(mean_log(sizes))
+
+
+@pytest.mark.parametrize("here", [9, 8])
+def test_uneven_shares_of_two_processes_weigh_j_by_the_groups_of_all(here, make_mlp, monkeypatch):
+    monkeypatch.setattr(one_step, "world_size", lambda: 2)
+    monkeypatch.setattr(one_step, "_information", lambda state, groups, t, recipe, random: torch.ones(()))
+    monkeypatch.setattr(one_step, "cross_entropy", lambda logits, labels, weights: torch.zeros((), requires_grad=True))
+    network, weighed = make_mlp(2), []
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    state = TrainingState(network, optimizer, object(), EpochTotals.zero(torch.device("cpu")))
+    groups = torch.rand(here, 2, network.description["object_shape"][0])
+    one_step.train_step(
+        network, state, groups, torch.zeros(here, 2, dtype=torch.int64), Recipe(accumulate=2, alpha=1.0),
+        torch.Generator(), lambda objective: weighed.append(objective.item()), total=17,
+    )  # fmt: skip
+    # Cut into 4 + 4 and 5 + 4 groups; the engine's mean over two processes takes back the factor 2.
+    assert weighed == pytest.approx([2 * 8 / 17, 2 * 9 / 17])

@@ -54,6 +54,10 @@ class LabelledSet(Dataset):
             raise DataError(
                 f"expected class numbers of type int64, got {self.labels.dtype}; LabelledSet.of() takes any labels"
             )
+        if self.weights is not None and self.weights.shape != (count,):
+            raise DataError(
+                f"expected one weight for each of {count} objects, got weights of shape {tuple(self.weights.shape)}"
+            )
         if len(self.class_names) < 1 or not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(
             self.class_names
         ):

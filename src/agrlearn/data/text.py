@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,7 +87,10 @@ class Vocabulary:
 
     words: tuple[str, ...]
     length: int
-    cleaning: str = "kim"  # earlier versions had no other and did not note it
+    cleaning: str = "any-script"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"cleaning": "kim", **state})  # earlier versions had no other and did not keep it
 
     @staticmethod
     def of(

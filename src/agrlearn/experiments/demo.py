@@ -5,8 +5,8 @@ from pathlib import Path
 
 from agrlearn.data.catalogue import open_source
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.evaluation.evaluate import evaluate
+from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.evaluation.throughput import objects_per_second
 from agrlearn.files import make_own_folder, to_json, write_atomically
 from agrlearn.grouping import first_tensor

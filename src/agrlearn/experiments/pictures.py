@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agrlearn.evaluation.comparison import Mean, mean_over_runs
+from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.experiments.cells import FOLD_1, CellResult
 from agrlearn.files import write_atomically
 

@@ -1,12 +1,11 @@
 """What the seeds of each row of an experiment gave, as means with their errors."""
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agrlearn.evaluation.comparison import Mean, mean_over_runs
+from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
 from agrlearn.experiments.catalogue import Experiment, Row, equal_objects
 from agrlearn.experiments.cells import FOLD_1, CellResult, read_divergences, read_result, seeds_done
 
@@ -104,8 +103,8 @@ def summarize(
                 seeds=tuple(values),
                 ours=mean_over_runs(list(values.values())),
                 averaged_first=_percent(statistics.median(curve), experiment),
-                difference=_paired(values, base),
-                at_equal_objects=_paired(values, control),
+                difference=paired_difference(values, base),
+                at_equal_objects=paired_difference(values, control),
                 nll=mean_over_runs([scores.nll for scores in final]),
                 ece=mean_over_runs([scores.ece for scores in final]),
                 information=statistics.fmean(information) if information else None,
@@ -147,12 +146,6 @@ def summarize_protocols(
 def _by_seed(results: Sequence[CellResult], experiment: Experiment) -> dict[int, float]:
     """Each run's median of its last measurements."""
     return {result.seed: _percent(statistics.median(result.test_errors), experiment) for result in results}
-
-
-def _paired(values: Mapping[int, float], base: Mapping[int, float]) -> Mean:
-    """The mean difference over the seeds that both have."""
-    differences = [value - base[seed] for seed, value in values.items() if seed in base]
-    return mean_over_runs(differences) if differences else Mean(math.nan, math.nan)
 
 
 def _percent(error: float, experiment: Experiment) -> float:

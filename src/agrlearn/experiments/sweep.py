@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agrlearn.errors import RecipeError
-from agrlearn.evaluation.comparison import Mean, mean_over_runs
+from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.files import parse_json, read_small_text, write_atomically
 from agrlearn.training.checkpoint import NETWORK_FILE, read_records
 from agrlearn.training.history import History, best_record
@@ -127,9 +128,9 @@ def summarize_sweep(trials: Sequence[Trial]) -> list[SweepLine]:
             SweepLine(
                 name,
                 tuple(trial.seed for trial in done),
-                _mean([100 * history.final_error() for history in measured]),
-                _mean([history.records[-1].validation_nll for history in measured]),
-                _mean([history.records[-1].loss for history in ends]),
+                mean_over_runs([100 * history.final_error() for history in measured]),
+                mean_over_runs([history.records[-1].validation_nll or math.nan for history in measured]),
+                mean_over_runs([history.records[-1].loss for history in ends]),
             )
         )
     return lines
@@ -217,7 +218,3 @@ def _name_of(changes: dict[str, Any]) -> str:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.") or "trial"
-
-
-def _mean(values: Sequence[Any]) -> Mean:
-    return mean_over_runs(values) if values else Mean(float("nan"), float("nan"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agrlearn.evaluation.comparison import Mean
+from agrlearn.evaluation.statistics import Mean
 from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import CellResult
 from agrlearn.experiments.scales import Scale
@@ -46,7 +46,7 @@ def as_cells(line: Line) -> tuple[str, ...]:
     """A line as text, in the order of `HEADER`."""
     return (
         line.label, "" if line.published is None else f"{line.published:g}", line.ours.text(),
-        f"{line.averaged_first:.2f}", _signed(line.difference), _signed(line.at_equal_objects),
+        f"{line.averaged_first:.2f}", line.difference.signed_text(), line.at_equal_objects.signed_text(),
         line.nll.text(digits=3), line.ece.text(digits=3),
         "" if line.information is None else f"{line.information:.2f}", str(len(line.seeds)), f"{line.parameters:,}",
         f"{line.multiply_adds:,.0f}", f"{line.objects_seen:,}", f"{line.steps:,}", f"{line.seconds:,.0f}",
@@ -129,13 +129,6 @@ def _csv(lines: Sequence[Line], scale: Scale) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return file.getvalue()
-
-
-def _signed(difference: Mean) -> str:
-    if math.isnan(difference.value):
-        return ""
-    sign = "+" if difference.value >= 0 else "−"
-    return sign + Mean(abs(difference.value), difference.standard_error).text()
 
 
 def _is_nan(value: object) -> bool:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from agrlearn.data.labelled import LONGEST_NAME
 from agrlearn.errors import AgrLearnError, RecipeError, RunError, look_up
 from agrlearn.files import open_regular, parse_json, write_atomically
+from agrlearn.grouping import TOKEN_TYPES
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.mlp import mlp
 from agrlearn.networks.outside import build_outside, comes_from_file, comes_from_timm, is_outside, timm_parameters
@@ -65,7 +66,7 @@ def build_network(
     >>> build_network(object_shape=(1, 8, 8), num_classes=10, fold=2)(torch.zeros(4, 2, 1, 8, 8)).shape
     torch.Size([4, 2, 10])
     """
-    name = name or default_network(object_shape, tokens=objects is not None and objects.dtype == torch.int64)
+    name = name or default_network(object_shape, tokens=objects is not None and objects.dtype in TOKEN_TYPES)
     builder = look_up(NETWORKS, name, "network")
     known = _options_of(builder)
     if "vocabulary" in options and "vocabulary" not in known:

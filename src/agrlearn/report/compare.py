@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agrlearn.evaluation.comparison import Mean, mean_over_runs
+from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
 from agrlearn.report.measure import Measurement
 from agrlearn.report.runs import Setting
 
@@ -44,7 +44,7 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
     for number, setting in enumerate(settings):
         mine = measured.get(number)
         found = mine if everything else None
-        paired = [errors[number][seed] - errors[0][seed] for seed in errors[number] if seed in errors[0]]
+        comparable = number > 0 and objects[number] == objects[0]
         rows.append(
             ComparisonRow(
                 setting=number,
@@ -53,7 +53,7 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
                 alpha=setting.runs[0].recipe.get("alpha", 0.0),
                 seeds=len(setting.runs),
                 error=_mean(errors[number].values()),
-                difference=_mean(paired) if number > 0 and objects[number] == objects[0] else None,
+                difference=paired_difference(errors[number], errors[0]) if comparable else None,
                 nll=_mean(_by_seed(setting, "validation_nll", found, "nll").values()),
                 ece=_mean([scores.ece for scores in found.scores] if found else ()),
                 parameters=mine.parameters if mine else None,

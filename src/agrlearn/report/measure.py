@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.evaluation.comparison import Mean, mean_over_runs
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
 from agrlearn.evaluation.metrics import Bin, Outcomes, Scores, calibration_bins
+from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.evaluation.throughput import objects_per_second
 from agrlearn.grouping import Objects, map_objects, take
 from agrlearn.networks.aggregated import AggregatedClassifier

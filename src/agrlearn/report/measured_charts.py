@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from agrlearn.evaluation.comparison import Mean, mean_over_runs
+from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.report.charts import Chart, Mark, Series
 from agrlearn.report.measure import DialPoint, Measurement
 

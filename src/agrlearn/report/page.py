@@ -14,7 +14,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from agrlearn.evaluation.comparison import Mean
+from agrlearn.evaluation.statistics import Mean
 from agrlearn.report.collect import Report
 from agrlearn.report.measure import Measurement
 
@@ -109,10 +109,7 @@ def _mean(mean: Mean | None, scale: float = 1, digits: int = 2) -> str:
 
 def _signed(value: Mean | float | None, scale: float = 1, digits: int = 2) -> str:
     mean = Mean(value, math.nan) if isinstance(value, float) else value
-    if mean is None or math.isnan(mean.value):
-        return "–"
-    sign = "+" if mean.value >= 0 else "−"
-    return sign + Mean(abs(mean.value), mean.standard_error).text(scale=scale, digits=digits)
+    return (mean.signed_text(scale, digits) if mean is not None else "") or "–"
 
 
 def _count(number: float | None, digits: int = 0) -> str:

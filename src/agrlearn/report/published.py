@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agrlearn.evaluation.comparison import Mean
+from agrlearn.evaluation.statistics import Mean
 from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import FOLD_1, CellResult
-from agrlearn.experiments.scales import Scale
+from agrlearn.experiments.scales import PAPER, Scale
 from agrlearn.experiments.summary import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
 
 Verdict = Literal["agrees", "better", "worse", "open"]
@@ -66,7 +66,7 @@ def published_table(
         blocks.append(
             PublishedBlock(
                 name,
-                tuple(_compare(line, base, smaller_is_better) for line in mine),
+                tuple(_compare(line, base, smaller_is_better, judged=scale is PAPER) for line in mine),
                 tuple(row.label for row in rows if row.block == name and row.label not in told),
                 tell_divergences(diverged, name),
                 tuple(line for line in protocols if line.block == name),
@@ -85,27 +85,28 @@ def published_table(
 
 
 def agreement(ours: Mean, published: float | None, *, smaller_is_better: bool) -> Verdict:
-    """Whether the published number lies within two standard errors of ours; open without one, or with one seed.
+    """Whether the published number lies in the 95 % t interval around ours; open without one, or with one seed.
 
-    >>> agreement(Mean(5.0, 0.1), 5.15, smaller_is_better=True)
+    >>> agreement(Mean(5.0, 0.1, runs=3), 5.4, smaller_is_better=True)
     'agrees'
-    >>> agreement(Mean(5.0, 0.1), 4.7, smaller_is_better=True)
+    >>> agreement(Mean(5.0, 0.1, runs=7), 4.7, smaller_is_better=True)
     'worse'
     """
     if published is None or math.isnan(ours.value) or math.isnan(ours.standard_error):
         return "open"
     gap = ours.value - published
-    if abs(gap) <= 2 * ours.standard_error:
+    if abs(gap) <= ours.half_width():
         return "agrees"
     return "better" if (gap < 0) == smaller_is_better else "worse"
 
 
-def _compare(line: Line, base: float | None, smaller_is_better: bool) -> PublishedRow:
+def _compare(line: Line, base: float | None, smaller_is_better: bool, *, judged: bool) -> PublishedRow:
+    """A line beside the paper's; only what was trained as the paper trains is judged by its numbers."""
     known = line.published is not None and base is not None and line.label != FOLD_1
     difference = line.published - base if known else None  # type: ignore[operator]
     return PublishedRow(
         line,
-        agreement(line.ours, line.published, smaller_is_better=smaller_is_better),
+        agreement(line.ours, line.published, smaller_is_better=smaller_is_better) if judged else "open",
         difference,
-        agreement(line.difference, difference, smaller_is_better=smaller_is_better),
+        agreement(line.difference, difference, smaller_is_better=smaller_is_better) if judged else "open",
     )

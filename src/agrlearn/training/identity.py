@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from lightning_fabric import Fabric
 from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet
@@ -55,7 +56,7 @@ class RunFile(BaseModel):
 
 def identity_of(
     network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
-    augment: Callable | None,
+    augment: Callable | None, critic: nn.Module | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What makes a run this run, as far as it can be told: of a network of the user's own, not its initial weights."""
     return {
@@ -66,20 +67,26 @@ def identity_of(
         "training data": _fingerprint(train_set),
         "validation data": None if validation_set is None else _fingerprint(validation_set),
         "augmentation": None if augment is None else _told(augment),
+        **({} if critic is None else {"critic": _layers(critic)}),
     }
 
 
 def _described(network: AggregatedClassifier) -> dict[str, Any]:
     """What tells a network that is not of the catalogue from others."""
-    layers = re.sub(r"0x[0-9a-fA-F]+", "", repr(network))  # without addresses in memory, which no other process has
     return {
         "network": type(network).__name__,
         "fold": network.fold,
         "parameters": count_parameters(network),
         "noise": network.noise,
         "join": _told(network.join.function if isinstance(network.join, Join) else network.join),
-        "layers": hashlib.sha256(layers.encode()).hexdigest()[:16],
+        "layers": _layers(network),
     }
+
+
+def _layers(module: nn.Module) -> str:
+    """A fingerprint of what a module is made of, without its weights."""
+    layers = re.sub(r"0x[0-9a-fA-F]+", "", repr(module))  # without addresses in memory, which no other process has
+    return hashlib.sha256(layers.encode()).hexdigest()[:16]
 
 
 def _fingerprint(dataset: Dataset) -> str:

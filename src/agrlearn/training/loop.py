@@ -23,6 +23,7 @@ from agrlearn.data.labelled import (
 from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
+from agrlearn.information.critics import Critic
 from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
@@ -64,6 +65,7 @@ def fit(
     run_dir: str | Path | None = None,
     *,
     augment: Augment | None = None,
+    critic: Critic | None = None,
     workers: int = 0,
     fabric: Fabric | None = None,
     progress: bool | Literal["lines"] | None = None,
@@ -83,6 +85,8 @@ def fit(
         run_dir: where checkpoints and records go. A run that was stopped goes on there, bit for bit as if it had not
             been; a data set with random transforms of its own goes back to the start of the epoch for that.
         augment: changes each batch of training objects at random, each slot's copy by itself.
+        critic: scores groups and their bottlenecks for the penalty J, where the recipe's alpha is above 0, and is
+            trained along; by default one that fits the objects.
         workers: processes that load a Dataset other than a `LabelledSet`.
         fabric: devices, processes and precision, as a Lightning Fabric that is launched; one device by default. The
             batch is that of all processes together, and J and batch normalisation are computed over all of it.
@@ -102,16 +106,18 @@ def fit(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
         rank=engine.global_rank, world_size=engine.world_size,
     )  # fmt: skip
-    _check(network, train_set, validation_set, recipe, engine)
+    _check(network, train_set, validation_set, recipe, engine, critic)
     with ExitStack() as held:
         run, checkpoint = None, None
         if run_dir is not None:
-            identity = functools.partial(identity_of, network, train_set, validation_set, recipe, engine, augment)
+            identity = functools.partial(
+                identity_of, network, train_set, validation_set, recipe, engine, augment, critic
+            )
             run = held.enter_context(closing(RunDirectory(run_dir, identity)))
             checkpoint = on_rank_zero(functools.partial(_claim, run, on_claim))
         return _train(
             network, train_set, recipe, validation_set, sampler, engine, run, checkpoint, augment=augment,
-            workers=workers, progress=progress, label=label, checkpoint_seconds=checkpoint_seconds,
+            critic=critic, workers=workers, progress=progress, label=label, checkpoint_seconds=checkpoint_seconds,
         )  # fmt: skip
 
 
@@ -126,14 +132,16 @@ def _claim(run: RunDirectory, on_claim: Callable[[Path], None] | None) -> dict[s
 def _train(
     network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, validation_set: Dataset | None,
     sampler: GroupBatchSampler, engine: Fabric, run: RunDirectory | None, checkpoint: dict[str, Any] | None,
-    *, augment: Augment | None, workers: int, progress: bool | Literal["lines"] | None, label: str,
-    checkpoint_seconds: float,
+    *, augment: Augment | None, critic: Critic | None, workers: int, progress: bool | Literal["lines"] | None,
+    label: str, checkpoint_seconds: float,
 ) -> History:  # fmt: skip
     """All epochs that are left, one after the other."""
     if not network.training:
         network.train()
     module, optimizer = engine.setup(network, make_optimizer(network, recipe))
-    regularizer = make_regularizer(network, train_set, recipe, engine.device, augment) if recipe.alpha > 0 else None
+    regularizer = None
+    if recipe.alpha > 0:
+        regularizer = make_regularizer(network, train_set, recipe, engine.device, augment, critic)
     totals = EpochTotals.zero(engine.device)
     state = TrainingState(network, optimizer, regularizer, totals, engine.strategy.precision)
     if run is not None and checkpoint is not None:
@@ -274,8 +282,9 @@ def _check_data(dataset: Dataset) -> None:
 
 
 def _check(
-    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric
-) -> None:
+    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
+    critic: Critic | None,
+) -> None:  # fmt: skip
     if not torch.is_grad_enabled():
         raise TrainingError("fit was called under torch.no_grad() or inference_mode(), where nothing can be learned")
     if isinstance(train_set, LabelledSet):
@@ -291,6 +300,8 @@ def _check(
         raise DataError("the validation set is empty; pass at least one object, or none at all as None")
     if recipe.patience is not None and validation_set is None:
         raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
+    if critic is not None and recipe.alpha == 0:
+        raise RecipeError("a critic is only used for the penalty J; pass a recipe with alpha above 0 as well")
     if recipe.track_information:
         check_trackable(network, validation_set)
     if engine.world_size != world_size():

@@ -29,13 +29,13 @@ def mean_log_groups(sampler: GroupBatchSampler, accumulate: int) -> float:
     last = len(sampler) - 1
     total, groups = 0.0, 0
     for step, times in ((0, last), (last, 1)):  # all batches but the last have as many groups
-        for size in _part_sizes(sampler.groups_at(step), accumulate, sampler.world_size):
+        for size in part_sizes(sampler.groups_at(step), accumulate, sampler.world_size):
             total += times * size * math.log(size)
             groups += times * size
     return total / groups
 
 
-def _part_sizes(groups: int, accumulate: int, ranks: int) -> list[int]:
+def part_sizes(groups: int, accumulate: int, ranks: int) -> list[int]:
     """How many groups of all ranks each part of a batch has."""
     shares = [groups // ranks + (rank < groups % ranks) for rank in range(ranks)]  # as the sampler deals them out
     bounds = [part_bounds(share, count_parts(groups, accumulate, ranks)) for share in shares]

@@ -60,6 +60,8 @@ class Recipe(BaseModel):
     """Weight of the information penalty J (paper: 0 to 4). At 0 no critic is built."""
     ascent_steps: Count = 1
     """Steps of the critic per step of the network, K in the paper, which does not give it."""
+    bound: Literal["dv", "dv-average", "nwj", "infonce", "smile", "js"] = "dv"
+    """The bound of the information that J is: a name in `agrlearn.information.BOUNDS` (paper: Donsker-Varadhan, dv)."""
     critic_learning_rate: Positive = 1e-3
     """Of the critic's Adam, λ_in in the paper, which does not give it."""
     critic_width: Count = 128

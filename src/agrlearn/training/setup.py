@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import Objects, group
-from agrlearn.information.critics import critic_for
+from agrlearn.information.critics import Critic, critic_for
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import standardizers
@@ -59,26 +59,33 @@ def learning_rate_at(recipe: Recipe, epoch: float) -> float:
 
 def make_regularizer(
     network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device,
-    augment: Callable[[Objects, torch.Generator], Objects] | None = None,
+    augment: Callable[[Objects, torch.Generator], Objects] | None = None, critic: Critic | None = None,
 ) -> InformationRegularizer:  # fmt: skip
-    """A regularizer with a fresh critic that fits the network and its objects; the same for the same seed."""
+    """A regularizer with this critic, or with a fresh one that fits the objects, the same for the same seed."""
+    # The recipe bounds the gradient of alpha · J.
+    clip = None if recipe.clip_penalty is None else recipe.clip_penalty / recipe.alpha
+    critic = critic or _fresh_critic(network, train_set, recipe, augment)
+    return InformationRegularizer(
+        critic.to(device, torch.float32), recipe.bound, learning_rate=recipe.critic_learning_rate, clip=clip
+    )
+
+
+def _fresh_critic(
+    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe,
+    augment: Callable[[Objects, torch.Generator], Objects] | None,
+) -> Critic:  # fmt: skip
     objects, _ = fetch(train_set, torch.arange(network.fold))
     if augment is not None:  # which may change their size
         objects = augment(objects, generator(recipe.seed))
     prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
     with seeded(derive_seed(recipe.seed, 0, 0, _CRITIC)):
-        critic = critic_for(
+        return critic_for(
             group(objects, network.fold),
             network.features,
             width=recipe.critic_width,
             depth=recipe.critic_depth,
             prepare=prepare[0] if prepare else None,
         )
-    # The recipe bounds the gradient of alpha · J.
-    clip = None if recipe.clip_penalty is None else recipe.clip_penalty / recipe.alpha
-    return InformationRegularizer(
-        critic.to(device, torch.float32), learning_rate=recipe.critic_learning_rate, clip=clip
-    )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from agrlearn.grouping import Objects, map_objects
 from agrlearn.ranks import world_size
 from agrlearn.training.mixup import Mixture
 from agrlearn.training.objective import cross_entropy
-from agrlearn.training.parts import count_parts, part_bounds
+from agrlearn.training.parts import part_bounds, part_sizes
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.state import TrainingState
 
@@ -51,11 +51,11 @@ def train_step(
         targets = [(mixture.share, labels, weights), (1 - mixture.share, labels[mixture.partners], theirs)]
     total = total or len(labels)
     ranks = world_size()
-    # The engine averages gradients over the processes; with this factor that is the mean over all groups.
-    share = ranks * len(labels) / total
-    parts = count_parts(total, recipe.accumulate, ranks)
+    # Of all processes; the loss is this process's own share of a part, J is that of the whole part.
+    sizes = part_sizes(total, recipe.accumulate, ranks)
     state.optimizer.zero_grad(set_to_none=True)
-    for first, end in itertools.pairwise(part_bounds(len(labels), parts)):
+    bounds = itertools.pairwise(part_bounds(len(labels), len(sizes)))
+    for size, (first, end) in zip(sizes, bounds, strict=True):
         some = slice(first, end)
         part = map_objects(lambda tensor, some=some: tensor[some], groups)  # type: ignore[misc]
         with nullcontext() if end == len(labels) else unsynchronized():
@@ -65,12 +65,13 @@ def train_step(
                 for proportion, target, weight in targets
             ]
             loss = sum(losses[1:], start=losses[0])
-            objective = share * loss
+            # The engine averages gradients over the processes; with the factor `ranks` they are summed.
+            objective = (ranks * (end - first) / total) * loss
             if state.regularizer is not None:
                 information = _information(state, part, t, recipe, random)
                 if information is not None:
-                    objective = objective + ranks * recipe.alpha * information
-            backward(objective * ((end - first) / len(labels)))
+                    objective = objective + (ranks * size / total * recipe.alpha) * information
+            backward(objective)
         state.totals.loss += loss.detach() * (end - first)
         chosen = logits.detach().argmax(dim=-1)
         for proportion, target, _ in targets:

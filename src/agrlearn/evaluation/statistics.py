@@ -1,0 +1,69 @@
+"""Figures over several runs: means with their errors, and differences paired by seed."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over runs with its standard error (NaN for a single run)."""
+
+    value: float
+    standard_error: float
+    runs: int = 1
+
+    def text(self, scale: float = 1.0, digits: int = 2) -> str:
+        """Such as '3.14 ± 0.05', the standard error behind the mean.
+
+        >>> Mean(0.0314, 0.0005).text(scale=100)
+        '3.14 ± 0.05'
+        """
+        value = f"{self.value * scale:.{digits}f}"
+        return value if math.isnan(self.standard_error) else f"{value} ± {self.standard_error * scale:.{digits}f}"
+
+    def signed_text(self, scale: float = 1.0, digits: int = 2) -> str:
+        """The same of a difference: with its sign, and empty where there is none.
+
+        >>> Mean(-0.5, 0.1).signed_text()
+        '−0.50 ± 0.10'
+        """
+        if math.isnan(self.value):
+            return ""
+        sign = "+" if self.value >= 0 else "−"
+        return sign + Mean(abs(self.value), self.standard_error).text(scale=scale, digits=digits)
+
+    def half_width(self, confidence: float = 0.95) -> float:
+        """Half the t interval around the mean, in which the true value lies with this probability; NaN for one run.
+
+        >>> round(Mean(5.0, 0.1, runs=3).half_width(), 2)
+        0.43
+        """
+        from scipy.stats import t
+
+        return self.standard_error * float(t.ppf((1 + confidence) / 2, self.runs - 1)) if self.runs > 1 else math.nan
+
+
+NO_MEAN = Mean(math.nan, math.nan, 0)
+
+
+def mean_over_runs(values: Sequence[float]) -> Mean:
+    """The mean and its standard error; of no runs, NaN.
+
+    >>> mean_over_runs([1.0, 3.0])
+    Mean(value=2.0, standard_error=1.0, runs=2)
+    """
+    if not values:
+        return NO_MEAN
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return Mean(statistics.fmean(values), error, len(values))
+
+
+def paired_difference(values: Mapping[int, float], base: Mapping[int, float]) -> Mean:
+    """The mean difference over the seeds that both have.
+
+    >>> paired_difference({0: 3.0, 1: 5.0, 2: 9.0}, {0: 2.0, 1: 3.0})
+    Mean(value=1.5, standard_error=0.5, runs=2)
+    """
+    return mean_over_runs([value - base[seed] for seed, value in values.items() if seed in base])
