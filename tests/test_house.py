@@ -17,7 +17,7 @@ SOURCE = Path(agrlearn.__file__).parent
 
 ORDER = [
     "errors", "theory", "seeding", "files", "ranks", "modes", "grouping", "data", "information", "networks",
-    "prediction", "evaluation", "training", "sklearn", "experiments", "report", "cli",
+    "prediction", "evaluation", "training", "runs", "sklearn", "experiments", "reporting", "cli",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import agrlearn.__main__
 import agrlearn.cli
 
 BESIDE_PYTHON = {
-    "py.typed", "report/page_files/page.html", "report/page_files/style.css", "report/page_files/charts.js",
+    "py.typed", "reporting/page_files/page.html", "reporting/page_files/style.css", "reporting/page_files/charts.js",
 }  # fmt: skip
 PUBLISHED = {
     "src", "tests", "examples", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "constraints.txt",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from agrlearn.networks.joins import JOINS
     from agrlearn.prediction.predict import predict
     from agrlearn.prediction.protocols import PROTOCOLS, Batched, Contextual, Replicated
+    from agrlearn.reporting.make import report
+    from agrlearn.runs.run import Run
     from agrlearn.sklearn import AgrLearnClassifier
     from agrlearn.training.history import History
     from agrlearn.training.loop import fit
@@ -44,6 +46,7 @@ _HOMES = {
     "PROTOCOLS": "prediction.protocols",
     "Recipe": "training.recipe",
     "Replicated": "prediction.protocols",
+    "Run": "runs.run",
     "aggregate": "networks.convert",
     "build_network": "networks.catalogue",
     "crop_and_flip": "data.augmentation",
@@ -55,6 +58,7 @@ _HOMES = {
     "open_source": "data.catalogue",
     "predict": "prediction.predict",
     "replicate": "grouping",
+    "report": "reporting.make",
     "save": "networks.catalogue",
     "ungroup": "grouping",
 }

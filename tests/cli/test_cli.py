@@ -20,15 +20,16 @@ from safetensors.torch import load_file
 from torch import distributed
 
 from agrlearn.cli import main
-from agrlearn.cli.data import part_to_measure
 from agrlearn.cli.train import train
 from agrlearn.data.catalogue import open_source
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.protocols import PROTOCOLS
+from agrlearn.runs.run import Run
 from agrlearn.training import loop, progress
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
+from tests.runs.notes import change_note, read_note
 
 RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
 
@@ -127,7 +128,7 @@ def test_a_copy_of_the_training_data_is_known_by_what_it_holds(table, tmp_path, 
     # An object that was held out is another one now, but the rest is what it was trained on.
     with numpy.load(copy) as arrays:
         x, y = arrays["x"], arrays["y"]
-    held_out, _ = part_to_measure(open_source(str(copy)), tmp_path / "some", ("a", "b", "c"))
+    held_out = Run.open(tmp_path / "some").held_out(open_source(str(copy)))
     place = int((torch.from_numpy(x) == held_out.objects[0]).all(dim=1).nonzero())
     x[place] += 1
     numpy.savez(copy, x=x, y=y)
@@ -178,9 +179,7 @@ def test_without_the_training_data_export_makes_up_objects_of_their_type(kind, t
     (read,) = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"]).get_inputs()
     assert read.type == ("tensor(uint8)" if kind == "bytes" else "tensor(float)")
 
-    note = json.loads((run / "data.json").read_text())
-    del note["dtype"]  # as earlier versions wrote it
-    (run / "data.json").write_text(json.dumps(note))
+    change_note(run, dtype="complex64")  # of which nothing can be made up
     assert call("export", run, model) == 2
     assert "export_onnx(network, objects, file)" in capsys.readouterr().err
 
@@ -190,7 +189,7 @@ def test_the_note_about_the_data_is_there_before_training_and_is_that_of_the_run
     notes = []
 
     def die(*_, **__):
-        notes.append(json.loads((run / "data.json").read_text()))
+        notes.append(read_note(run))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as killed:
@@ -202,7 +201,7 @@ def test_the_note_about_the_data_is_there_before_training_and_is_that_of_the_run
     append_row(other, numpy.zeros(6), "a")
     assert call("train", other, "--run-dir", run, *RECIPE) == 2
     assert "belongs to another run" in capsys.readouterr().err
-    assert json.loads((run / "data.json").read_text()) == notes[0]
+    assert read_note(run) == notes[0]
 
 
 def test_without_a_terminal_training_tells_now_and_then_how_far_it_is(table, tmp_path, capsys, monkeypatch, vectors):
@@ -390,7 +389,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_leaves_nothing_half_written(table
     assert result.returncode == 2
     assert "File too large" in result.stderr
     assert "Traceback" not in result.stderr
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "data.json"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json"}
 
 
 def test_help_answers_in_half_a_second_and_names_every_command():

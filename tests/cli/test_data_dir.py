@@ -1,6 +1,5 @@
 """--data-dir: the folder of published data sets, named once and remembered by the run."""
 
-import json
 import shutil
 
 import numpy
@@ -11,6 +10,7 @@ from agrlearn.data.arrays import read_npz
 from agrlearn.data.catalogue import DATASETS
 from agrlearn.data.sources import Source
 from agrlearn.errors import DataError
+from tests.runs.notes import change_note
 
 
 @pytest.fixture
@@ -61,10 +61,9 @@ def test_nothing_is_downloaded_into_a_folder_that_only_a_run_names(folder, tmp_p
     victim.mkdir()
     monkeypatch.setenv("AGRLEARN_DATA", str(tmp_path / "mine"))
     main(["train", "vectors", "--data-dir", str(folder), "--run-dir", str(run), "--epochs", "1", "--no-report"])
-    note = json.loads((run / "data.json").read_text())
     capsys.readouterr()
     for name in ("cifar-10", "movie-review"):
-        (run / "data.json").write_text(json.dumps({**note, "source": name, "data_dir": str(victim)}))
+        change_note(run, source=name, data_dir=str(victim))
         told = fails(capsys, "predict", run, folder / "vectors.npz", "--protocol", "contextual")
         assert str(tmp_path / "mine") in told
         assert not list(victim.iterdir())

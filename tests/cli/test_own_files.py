@@ -11,18 +11,18 @@ import pytest
 import torch
 from PIL import Image
 
-from agrlearn.cli.data import split_source
-from agrlearn.cli.runs import check_shapes
 from agrlearn.data.catalogue import open_source
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, RunError
 from agrlearn.networks import catalogue
 from agrlearn.networks.catalogue import build_network, load, save
 from agrlearn.networks.outside import build_outside
+from agrlearn.runs.run import Run
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.cli.test_cli import call
 from tests.networks import foreign
+from tests.runs.notes import read_note
 
 FAST = ["--epochs", "2", "--batch-size", "8", "--learning-rate", "0.02"]
 
@@ -308,7 +308,7 @@ def test_predictions_name_the_files_that_they_are_of(tmp_path):
 def test_some_of_every_class_is_left_to_train_on(tmp_path):
     write_rows(tmp_path / "t.csv", ["x", "label"], [[1, "a"], [2, "a"], [3, "b"], [4, "b"], [5, "b"]])
     for fraction in (0.01, 0.5, 0.8, 0.99):
-        for part in split_source(open_source(str(tmp_path / "t.csv")), fraction):
+        for part in open_source(str(tmp_path / "t.csv")).split(fraction):
             assert part.labels.bincount(minlength=2).min() >= 1
 
 
@@ -325,12 +325,11 @@ def test_sentences_and_numbers_of_the_same_shape_are_told_apart(tmp_path, capsys
     for command in ("predict", "evaluate"):
         assert call(command, tmp_path / "words", tmp_path / "v.npz") == 2
         assert "v.npz holds numbers, the network was trained on sentences" in capsys.readouterr().err
-    vectors = open_source(str(tmp_path / "v.npz")).train.objects
-    words = open_source(str(tmp_path / "t.csv")).train.objects
-    network = build_network("mlp", object_shape=(3,), num_classes=2)
-    check_shapes(network, vectors, "v.npz")
+    assert call("train", tmp_path / "v.npz", "--run-dir", tmp_path / "numbers", "--no-report", *FAST) == 0
+    run = Run.open(tmp_path / "numbers")
+    run.check_objects(open_source(str(tmp_path / "v.npz")).train.objects, "v.npz")
     with pytest.raises(DataError, match=r"t\.csv holds sentences, the network was trained on numbers"):
-        check_shapes(network, words, "t.csv")
+        run.check_objects(open_source(str(tmp_path / "t.csv")).train.objects, "t.csv")
 
 
 def test_a_run_that_does_not_tell_its_words_is_given_no_sentences(tmp_path, capsys):
@@ -428,7 +427,7 @@ def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys,
     out = capsys.readouterr().out
     assert "digits: the data set of that name is read, not the folder here; for that, give ./digits" in out
     assert "10 classes" in out
-    assert json.loads((tmp_path / "named" / "data.json").read_text())["source"] == "digits"
+    assert read_note(tmp_path / "named")["source"] == "digits"
     assert call("report", "named", "--no-dial") == 0
     assert "was not measured" not in capsys.readouterr().out
     assert call("export", "named", "model.onnx") == 0
@@ -438,7 +437,7 @@ def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys,
     out = capsys.readouterr().out
     assert "10 objects of 2 classes" in out
     assert "is read" not in out
-    assert json.loads((tmp_path / "own" / "data.json").read_text())["source"] == str(tmp_path / "digits")
+    assert read_note(tmp_path / "own")["source"] == str(tmp_path / "digits")
     assert call("evaluate", "own", "./digits") == 0
     assert "2 held-out objects of ./digits" in capsys.readouterr().out
 

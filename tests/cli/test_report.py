@@ -14,6 +14,7 @@ from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.cli.test_cli import append_row
 from tests.cli.test_own_files import OWN, write_images
+from tests.runs.notes import change_note
 
 RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
 
@@ -105,7 +106,7 @@ def test_a_report_that_fails_does_not_fail_the_run(table, tmp_path, capsys, monk
     def fail(*_, **__):
         raise ZeroDivisionError("the report is broken")
 
-    monkeypatch.setattr("agrlearn.report.measure.measure", fail)
+    monkeypatch.setattr("agrlearn.reporting.make.measure", fail)
     assert call("train", table, "--run-dir", tmp_path / "run", *RECIPE) == 0
     out = capsys.readouterr().out
     assert "No report was written: the report is broken" in out
@@ -196,12 +197,12 @@ def test_errors_are_one_sentence_and_exit_code_2(arguments, message, table, tmp_
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_damaged_note_about_the_data_is_told_on_the_page(table, tmp_path, capsys):
+def test_a_damaged_note_about_the_data_gets_a_sentence(table, tmp_path, capsys):
     run = tmp_path / "run"
     assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
-    (run / "data.json").write_text(json.dumps({"source": 5}))
+    change_note(run, source=5)
     assert call("report", run, "--output", tmp_path / "r.html") == 2
-    assert "data.json does not tell of data" in capsys.readouterr().err
+    assert "run.json was not written by this version" in capsys.readouterr().err
 
 
 def test_a_sweep_ends_with_one_report_of_all_trials(table, tmp_path, capsys):

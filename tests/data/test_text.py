@@ -1,6 +1,5 @@
 """Sentences become words, in any script, and a run keeps to the cleaning that it was trained with."""
 
-import json
 import pickle
 import string
 import unicodedata
@@ -15,6 +14,7 @@ from agrlearn.data.text import CLEANINGS, Vocabulary, clean, clean_any_script, s
 from agrlearn.errors import DataError, UnknownNameError
 from agrlearn.sklearn import AgrLearnClassifier
 from tests.cli.test_cli import call
+from tests.runs.notes import change_note, read_note
 
 RUSSIAN = [("очень хороший, фильм!", "pos"), ("скучный и пустой сюжет", "neg")]
 
@@ -88,14 +88,14 @@ def test_a_run_predicts_with_the_cleaning_that_it_was_trained_with(tmp_path, mon
     file, run = write(tmp_path / "t.csv", RUSSIAN * 5), tmp_path / "run"
     small = ("--epochs", 1, "--batch-size", 4, "--net.maps", 2, "--net.embedding", 4, "--no-report")
     assert call("train", file, "--run-dir", run, *small) == 0
-    note = json.loads((run / "data.json").read_text())
-    assert note["preparation"]["cleaning"] == "any-script"
+    preparation = read_note(run)["preparation"]
+    assert preparation["cleaning"] == "any-script"
     assert call("predict", run, file) == 0
     predictions = (tmp_path / "predictions.csv").read_text().splitlines()
     assert len(set(line.split(",", 2)[2] for line in predictions[1:])) == 2
     assert call("evaluate", run, file) == 0
-    del note["preparation"]["cleaning"]
-    (run / "data.json").write_text(json.dumps(note))
+    del preparation["cleaning"]
+    change_note(run, preparation=preparation)
     assert call("predict", run, write(tmp_path / "new.csv", [("очень", "pos"), ("скучный", "pos")])) == 0
     one, other = (tmp_path / "predictions.csv").read_text().splitlines()[1:]
     assert one.split(",", 2)[2] == other.split(",", 2)[2]

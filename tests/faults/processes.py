@@ -12,7 +12,7 @@ from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["agrlearn.cli", "agrlearn.cli.runs", "agrlearn.data.catalogue", "agrlearn.training.loop", "PIL.Image"]
+    ["agrlearn.cli", "agrlearn.runs.run", "agrlearn.training.loop", "agrlearn.reporting.make", "PIL.Image"]
 )
 GIBIBYTE = 2**30
 _RUNAWAY = 6 * GIBIBYTE  # where a process that fails its test is stopped, before the machine suffers

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import random
 import shutil
 import warnings
@@ -154,19 +153,6 @@ def test_another_network_of_the_same_size_is_refused(first, second, tmp_path):
     assert train(tmp_path / "run", "short", first()).was_finished
     with pytest.raises(RunError, match="belongs to another run"):
         train(tmp_path / "run", "short", second())
-
-
-@pytest.mark.parametrize("make", [network, own_network])
-def test_a_run_from_before_networks_were_told_in_full_goes_on(make, tmp_path):
-    train(tmp_path / "run", "short", make())
-    file = tmp_path / "run/run.json"
-    about = json.loads(file.read_text())
-    del about["identity"]["seed of the initial weights"]
-    if make is own_network:
-        for name in ("noise", "join", "layers"):
-            del about["identity"]["network"][name]
-    file.write_text(json.dumps(about))
-    assert train(tmp_path / "run", "short", make()).was_finished
 
 
 def test_layers_that_print_their_address_are_the_same_in_another_process(tmp_path):

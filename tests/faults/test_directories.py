@@ -6,10 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from lightning_fabric import Fabric
 
 from agrlearn.training.checkpoint import RunDirectory
+from agrlearn.training.identity import identity_of
+from agrlearn.training.recipe import Recipe
 from tests.faults.processes import CONTEXT, agrlearn, refused
-from tests.faults.runs import names_in
+from tests.faults.runs import data, names_in, network
 from tests.faults.test_full_disk import private_mounts
 
 TABLE = "x,z,label\n" + "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(40))
@@ -24,7 +27,8 @@ def folder(tmp_path):
 
 def hold(folder, line):
     """Take a run directory, as a run that is under way does."""
-    run = RunDirectory(folder, lambda: {"recipe": {"epochs": 1}})
+    engine = Fabric(devices=1)
+    run = RunDirectory(folder, lambda: identity_of(network(), data(), None, Recipe(epochs=1), engine, None))
     run.open()
     line.send("held")
     signal.pause()
@@ -34,6 +38,7 @@ def test_a_second_process_on_a_run_directory_is_told_so_and_harms_nothing(folder
     mine, theirs = CONTEXT.Pipe()
     first = CONTEXT.Process(target=hold, args=(folder / "run", theirs))
     first.start()
+    theirs.close()
     assert mine.recv() == "held"
     before = {path.name: path.read_bytes() for path in (folder / "run").iterdir()}
     refused(agrlearn("train", "t.csv", "--run-dir", "run", *QUICK, folder=folder), "another process is training in run")

@@ -88,7 +88,7 @@ assert epochs == [None, 1, 1, 2], epochs
 (room / "ballast").unlink()
 assert command(room / "run") == 0
 assert weights_of(room / "run") == weights_of(whole)
-assert names_in(room / "run") == FILES | {"data.json"}
+assert names_in(room / "run") == FILES
 """
 
 

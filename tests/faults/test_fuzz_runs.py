@@ -153,7 +153,7 @@ def put_instead(file: Path, draw: random.Random) -> None:
 
 
 MUTATORS = {
-    "run.json": mutate_json, "data.json": mutate_json, "metrics.jsonl": mutate_lines, "timing.jsonl": mutate_lines,
+    "run.json": mutate_json, "metrics.jsonl": mutate_lines, "timing.jsonl": mutate_lines,
     "network.safetensors": mutate_network, "checkpoint.pt": mutate_checkpoint,
 }  # fmt: skip
 PLACES = (

@@ -18,11 +18,12 @@ from safetensors.torch import save_file
 from agrlearn.files import spreadsheet_cell, write_atomically, write_output
 from tests.faults.processes import GIBIBYTE, agrlearn, refused
 from tests.faults.test_untrusted_files import good, good_run, retell, run, saved, signed  # noqa: F401
+from tests.runs.notes import change_note
 
 TRAIN = ("train", "t.csv", "--run-dir", "run", "--epochs", 2, "--net.width", 8)
-WRITTEN = ("run.json", "data.json", "metrics.jsonl", "timing.jsonl", "network.safetensors", "checkpoint.pt",
+WRITTEN = ("run.json", "metrics.jsonl", "timing.jsonl", "network.safetensors", "checkpoint.pt",
            "checkpoint.previous.pt", "report.html", "left_out.tsv")  # fmt: skip
-OPENED = ("run.json", "data.json", "metrics.jsonl", "timing.jsonl", "network.safetensors", "checkpoint.pt")
+OPENED = ("run.json", "metrics.jsonl", "timing.jsonl", "network.safetensors", "checkpoint.pt")
 LINKS = {"symbolic": Path.symlink_to, "hard": Path.hardlink_to}
 
 
@@ -159,8 +160,7 @@ def test_objects_of_another_size_than_the_networks_are_refused_before_they_are_m
     (run.parent / "pets").mkdir()
     for number in range(200):
         Image.new("RGB", (4, 4)).save(run.parent / "pets" / f"{number}.png")
-    told = {**good(run, "data.json"), "source": "pets", "preparation": {"kind": "images", "size": 4096}}
-    (run / "data.json").write_text(json.dumps(told))
+    change_note(run, source="pets", preparation={"kind": "images", "size": 4096})
     refused(agrlearn("predict", "run", "pets", folder=run.parent), "shape (3, 4096, 4096)")
     assert agrlearn("report", "run", folder=run.parent).peak < GIBIBYTE
 

@@ -62,6 +62,15 @@ def test_the_encoder_of_a_point_has_its_numbers(p_xy, share):
     assert point.proved
 
 
+@pytest.mark.parametrize("share", [5e-324, 1e-310, 1e-300])
+def test_a_share_next_to_nothing_leaves_no_infinite_numbers(share):
+    p_xy = np.array([[0.002, 0.0, 0.005], [0.0, 0.135, 0.0], [0.166, 0.0, 0.692]])
+    point = theory.point_at(p_xy, relevance=share * theory.mutual_information(p_xy))
+    rate, relevance = theory.encoder_information(p_xy, point.encoder)
+    assert (rate, relevance) == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert np.isfinite(theory.mean_ib_distortion(p_xy, point.encoder))
+
+
 def test_a_deterministic_table_is_one_straight_piece():
     p_xy = np.diag([0.5, 0.3, 0.2])
     assert len(theory.bottleneck_curve(p_xy)) == 2

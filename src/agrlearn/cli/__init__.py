@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from agrlearn.cli.demo import demo
-from agrlearn.cli.engine import process_number, stop_engine
+from agrlearn.cli.engine import process_number, set_command_line, stop_engine
 from agrlearn.cli.evaluate import evaluate
 from agrlearn.cli.export import export
 from agrlearn.cli.info import info
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
+    set_command_line(sys.argv[1:] if arguments is None else arguments)
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
         stop_engine()

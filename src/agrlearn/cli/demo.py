@@ -4,11 +4,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agrlearn.cli.reporting import REPORT_FILE, Reporter, end_with_report
-from agrlearn.cli.runs import WholeNumber
+from agrlearn.cli.options import WholeNumber
 
 if TYPE_CHECKING:
-    from agrlearn.report.collect import Report
+    from agrlearn.reporting.collect import Report
 
 
 def demo(
@@ -43,6 +42,7 @@ def demo(
     from agrlearn.errors import RecipeError
     from agrlearn.experiments.demo import HEADER, as_cells, run_demo
     from agrlearn.experiments.engines import one_thread
+    from agrlearn.reporting.make import REPORT_FILE, end_with_report
 
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs per network and at least 1, got {seeds}")
@@ -68,7 +68,8 @@ def demo(
 
 def _report(run_dir: Path, seeds: int, epochs: int) -> "Report":
     from agrlearn.experiments.demo import run_directories
-    from agrlearn.report.runs import read_facts
+    from agrlearn.reporting.make import Reporter
+    from agrlearn.runs.facts import read_facts
 
     facts = [read_facts(folder) for folder in run_directories(run_dir, seeds)]
     command = f"agrlearn demo --seeds {seeds} --epochs {epochs} --run-dir {shlex.quote(str(run_dir))}"

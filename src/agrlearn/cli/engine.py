@@ -1,8 +1,11 @@
 """The devices and processes that a command runs on."""
 
 import os
+import shlex
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agrlearn.errors import RecipeError
@@ -10,7 +13,11 @@ from agrlearn.errors import RecipeError
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+    from agrlearn.data.sources import Source
+
 _PATIENCE = timedelta(minutes=10)
+BAD_FILE = "left_out.tsv"
+_command_line = ""
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
 
@@ -40,6 +47,39 @@ def stop_engine() -> None:
     distributed = sys.modules.get("torch.distributed")  # which most commands have no need to import
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
+
+
+def say_about(source: "Source", bad_file: Path | None = None) -> None:
+    """Say what was guessed about a source, and what was left out, which `bad_file` lists."""
+    if not speaks():
+        return
+    for remark in source.remarks:
+        print(f"{source.name}: {remark}")
+    if source.bad:
+        print(f"{source.left_out}{f', listed in {bad_file}' if bad_file else ''}")
+
+
+def list_bad(source: "Source", file: Path) -> None:
+    """List what was left out of the source and why; where nothing was, an earlier list is removed."""
+    from agrlearn.files import spreadsheet_cell, write_atomically
+
+    if source.bad:
+        write_atomically(
+            file, (f"{spreadsheet_cell(bad.where)}\t{spreadsheet_cell(bad.reason)}\n" for bad in source.bad)
+        )
+    else:
+        file.unlink(missing_ok=True)
+
+
+def set_command_line(arguments: Sequence[str]) -> None:
+    """Remember what this process was asked for."""
+    global _command_line
+    _command_line = shlex.join(["agrlearn", *arguments])
+
+
+def command_line() -> str:
+    """The command that this process runs, as it is typed."""
+    return _command_line
 
 
 def process_number() -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from agrlearn.cli.runs import PredictionOptions
+from agrlearn.cli.options import PredictionOptions
 
 _DEFAULTS = PredictionOptions()
 
@@ -36,9 +36,7 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
-    from agrlearn.cli.data import open_like_training, part_to_measure, tell_about
-    from agrlearn.cli.engine import speaks, start_engine
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
+    from agrlearn.cli.engine import say_about, speaks, start_engine
     from agrlearn.errors import RunError
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.metrics import METRICS
@@ -46,18 +44,19 @@ def evaluate(
     from agrlearn.grouping import first_tensor, map_objects
     from agrlearn.prediction.cost import multiply_adds_per_object
     from agrlearn.prediction.protocols import PROTOCOLS
+    from agrlearn.runs.run import Run
 
-    built, class_names = open_run(run, options.network)
-    source = open_like_training(data, run, built, skip_bad=options.skip_bad, data_dir=options.data_dir)
-    tell_about(source)
-    check_shapes(built, source.unseen.objects, data)
-    test_set, origin = part_to_measure(source, run, class_names)
+    opened = Run.open(run, model=options.network, data_dir=options.data_dir)
+    built = opened.network
+    source = opened.read(data, skip_bad=options.skip_bad)
+    say_about(source)
+    test_set, origin = opened.to_measure(source)
     names = [protocol] if protocol else ["replicated"] if built.fold == 1 or built.slot_blind else list(PROTOCOLS)
 
     protocols = {}
     for name in names:
         try:
-            protocols[name] = make_protocol(name, run, built, options)
+            protocols[name] = opened.protocol(name, context=options.context, draws=options.draws, seed=options.seed)
         except RunError as error:  # the training objects are not to be had
             if protocol or options.context:
                 raise

@@ -28,27 +28,26 @@ def export(run: Path, file: Path, /, *, groups: bool = False, network: str | Non
     network
         For a run whose network comes from a Python file: that file and function, which are run.
     """
-    from agrlearn.cli.data import read_note, training_objects
-    from agrlearn.cli.runs import open_run
     from agrlearn.errors import RunError
     from agrlearn.grouping import first_tensor
     from agrlearn.prediction.export import export_onnx
+    from agrlearn.runs.run import Run
 
-    built, class_names = open_run(run, network)
+    opened = Run.open(run, model=network)
+    built = opened.network
     in_python = "agrlearn.prediction.export.export_onnx(network, objects, file) exports its network"
     try:
-        objects = first_tensor(training_objects(run, built, otherwise=in_python))[:_OBJECTS]
+        objects = first_tensor(opened.training_objects(otherwise=in_python))[:_OBJECTS]
         tried_on = ""
     except RunError as error:
-        note = read_note(run)
-        made_up = _made_up(built, note.dtype if note else None)
+        made_up = _made_up(built, opened.data.dtype if opened.data else None)
         if made_up is None:
             raise
         objects = made_up
         tried_on = " on made-up objects"
         print(str(error).removesuffix(f"; {in_python}"))
     difference = export_onnx(built, objects, file, groups=groups)
-    print(f"{file}: {len(class_names)} classes, within {difference:.0e} of PyTorch{tried_on}")
+    print(f"{file}: {len(opened.class_names)} classes, within {difference:.0e} of PyTorch{tried_on}")
 
 
 def _made_up(network: "AggregatedClassifier", dtype: str | None) -> "Tensor | None":

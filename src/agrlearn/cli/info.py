@@ -15,7 +15,9 @@ def info(run: Path | None = None, /) -> None:
     if run is None:
         _catalogues()
     else:
-        _run(run)
+        from agrlearn.runs.run import Run
+
+        print(Run.open(run))
 
 
 def _catalogues() -> None:
@@ -51,27 +53,6 @@ def _catalogues() -> None:
     print("\nPrediction protocols:")
     for name, protocol in PROTOCOLS.items():
         print(f"  {name:15} {_first_line(protocol)}")
-
-
-def _run(run: Path) -> None:
-    from agrlearn.training.checkpoint import NETWORK_FILE, read_records, read_run
-
-    about = read_run(run)
-    records = read_records(run)
-    identity = about["identity"]
-    finished = (run / NETWORK_FILE).exists()
-    print(
-        f"{run}: {'finished' if finished else 'not finished'}, {len(records)} of {identity['recipe']['epochs']} epochs"
-    )
-    for part, values in (*identity.items(), ("versions", about["versions"])):
-        text = ", ".join(f"{k} {v}" for k, v in values.items()) if isinstance(values, dict) else values
-        print(f"  {part}: {text}")
-    if records:
-        last = records[-1]
-        print(f"  last epoch: loss {last.loss:.4f}, training error {last.train_error:.2%}", end="")
-        if last.validation_error is not None:
-            print(f", held-out error {last.validation_error:.2%}", end="")
-        print()
 
 
 def _first_line(thing: object) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from agrlearn.cli.data import BAD_FILE
-from agrlearn.cli.runs import PredictionOptions
+from agrlearn.cli.engine import BAD_FILE
+from agrlearn.cli.options import PredictionOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,33 +46,31 @@ def predict(
     output
         The CSV file to write; by default predictions.csv in the working directory.
     """
-    from agrlearn.cli.data import list_bad, open_like_training, tell_about
-    from agrlearn.cli.engine import start_engine
-    from agrlearn.cli.runs import check_shapes, make_protocol, open_run
+    from agrlearn.cli.engine import list_bad, say_about, start_engine
     from agrlearn.files import write_atomically, write_output
     from agrlearn.grouping import count_objects
     from agrlearn.prediction.predict import predict_in_blocks
+    from agrlearn.runs.run import Run
 
-    built, class_names = open_run(run, options.network)
-    source = open_like_training(data, run, built, skip_bad=options.skip_bad, data_dir=options.data_dir, labels=False)
+    opened = Run.open(run, model=options.network, data_dir=options.data_dir)
+    part, source = opened.unseen(data, skip_bad=options.skip_bad)
     file = output or Path("predictions.csv")
     left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
-    tell_about(source, left_out)
-    check_shapes(built, source.unseen.objects, data)
-    chosen = make_protocol(protocol, run, built, options)
+    say_about(source, left_out)
+    chosen = opened.protocol(protocol, context=options.context, draws=options.draws, seed=options.seed)
     engine = start_engine()
     blocks = predict_in_blocks(
-        built.to(engine.device), source.unseen.objects, chosen, batch_size=options.batch_size,
+        opened.network.to(engine.device), part.objects, chosen, batch_size=options.batch_size,
         samples=options.samples, seed=options.seed, sharded=True,
     )  # fmt: skip
-    lines = _lines(blocks, source.unseen.places, class_names)
+    lines = _lines(blocks, part.places, opened.class_names)
     if not engine.is_global_zero:
         for _ in lines:  # its share of the work
             pass
         return
     list_bad(source, left_out)
     (write_output if output else write_atomically)(file, lines)
-    print(f"{count_objects(source.unseen.objects):,} predictions in {file}")
+    print(f"{count_objects(part.objects):,} predictions in {file}")
 
 
 def _lines(blocks: Iterable["Tensor"], places: "Sequence[Place] | None", class_names: tuple[str, ...]) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from agrlearn.cli.reporting import REPORT_FILE
-
 
 def report(
     runs: list[Path],
@@ -34,20 +32,15 @@ def report(
     data_dir
         The folder of data sets as they are published; by default the one that each run was trained with.
     """
-    import shlex
+    from agrlearn.cli.engine import command_line
+    from agrlearn.reporting.make import REPORT_FILE
+    from agrlearn.reporting.make import report as make_report
 
-    from agrlearn.cli.reporting import Reporter
-    from agrlearn.files import write_atomically, write_output
-    from agrlearn.report.page import render
-    from agrlearn.report.runs import find_runs, read_facts
-
-    folders = find_runs(runs)
-    title = str(runs[0]) if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more"
-    command = shlex.join(["agrlearn", "report", *map(str, runs), *(["--data", data] if data else [])])
-    reporter = Reporter(data, network, data_dir, dial)
-    made = reporter.report([read_facts(folder) for folder in folders], title, command=command)
-    page, file = render(made).encode(errors="surrogateescape"), output or Path(REPORT_FILE)
-    (write_output if output else write_atomically)(file, page)
+    file = output or Path(REPORT_FILE)
+    if output is None and file.is_symlink():
+        file.unlink()  # somebody's link in the working directory is replaced, not followed
+    made = make_report(runs, file, data=data, dial=dial, network=network, data_dir=data_dir, command=command_line())
     for note in made.notes:
         print(note)
-    print(f"{file}: {len(folders)} run{'s' * (len(folders) > 1)}, {len(page) / 1e6:.1f} MB")
+    count = sum(setting.seeds for setting in made.comparison)
+    print(f"{file}: {count} run{'s' * (count > 1)}, {file.stat().st_size / 1e6:.1f} MB")

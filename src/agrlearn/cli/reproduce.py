@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from agrlearn.cli.reporting import end_with_report
-from agrlearn.cli.runs import ResourceOptions, WholeNumber
+from agrlearn.cli.options import ResourceOptions, WholeNumber
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -168,7 +167,8 @@ def _write(console: "Console", names: list[str], scale: str, seeds: int, results
     from agrlearn.experiments.scales import SCALES
     from agrlearn.experiments.summary import collect, collect_divergences
     from agrlearn.experiments.tabulate import write_tables
-    from agrlearn.report.collect import report_of_experiment
+    from agrlearn.reporting.collect import report_of_experiment
+    from agrlearn.reporting.make import end_with_report
 
     for name in names:
         experiment, rows = EXPERIMENTS[name], choose_rows([name], scale)[name]

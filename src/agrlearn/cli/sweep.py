@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from agrlearn.cli.reporting import REPORT_FILE, Reporter, end_with_report
-from agrlearn.cli.runs import ResourceOptions
+from agrlearn.cli.options import ResourceOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from agrlearn.experiments.sweep import Trial
-    from agrlearn.report.collect import Report
+    from agrlearn.reporting.collect import Report
 
 _DEFAULTS = ResourceOptions()
 _LOG_FILE = "log.txt"
@@ -65,6 +64,7 @@ def sweep(
     from agrlearn.experiments.engines import run_jobs
     from agrlearn.experiments.sweep import as_markdown, read_sweep, summarize_sweep
     from agrlearn.files import to_json, write_atomically
+    from agrlearn.reporting.make import REPORT_FILE, end_with_report
 
     folder = (run_dir or Path("runs") / file.stem).resolve()
     trials = read_sweep(file, folder)
@@ -117,7 +117,8 @@ def sweep(
 
 
 def _report(trials: "list[Trial]", file: Path) -> "Report":
-    from agrlearn.report.runs import read_facts
+    from agrlearn.reporting.make import Reporter
+    from agrlearn.runs.facts import read_facts
 
     facts = [read_facts(trial.run_dir) for trial in trials if trial.is_done()]
     return Reporter().report(facts, f"Sweep: {file.stem}", command=f"agrlearn sweep {shlex.quote(str(file))}")

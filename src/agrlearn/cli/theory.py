@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import App
 
-from agrlearn.cli.runs import WholeNumber
+from agrlearn.cli.options import WholeNumber
 from agrlearn.errors import look_up
 
 if TYPE_CHECKING:

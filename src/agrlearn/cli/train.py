@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from agrlearn.cli.reporting import REPORT_FILE, Reporter, end_with_report, words_of
-from agrlearn.cli.runs import WholeNumber
+from agrlearn.cli.options import WholeNumber
 from agrlearn.errors import RecipeError, look_up
 from agrlearn.training.recipe import Recipe
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from agrlearn.data.labelled import LabelledSet
     from agrlearn.data.sources import Source
     from agrlearn.networks.aggregated import AggregatedClassifier
-    from agrlearn.report.collect import Report
+    from agrlearn.reporting.collect import Report
 
 _DEFAULTS = Recipe()
 
@@ -86,13 +85,13 @@ def train(
     """
     from rich.console import Console
 
-    from agrlearn.cli.data import BAD_FILE, remember_data, split_source, tell_about
-    from agrlearn.cli.engine import start_engine
+    from agrlearn.cli.engine import BAD_FILE, command_line, list_bad, say_about, start_engine
     from agrlearn.data.catalogue import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
     from agrlearn.networks.outside import comes_from_file
     from agrlearn.ranks import on_rank_zero
+    from agrlearn.reporting.make import REPORT_FILE, end_with_report
     from agrlearn.training.checkpoint import clear_run
     from agrlearn.training.loop import fit
 
@@ -105,8 +104,8 @@ def train(
         skip_bad=skip_bad,
     )
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
-    tell_about(source, folder / BAD_FILE)
-    train_set, validation_set = split_source(source, validation_fraction)
+    say_about(source, folder / BAD_FILE)
+    train_set, validation_set = source.split(validation_fraction)
     built = _build(network, net or {}, train_set, source.preparation, fold, recipe.seed)
     engine = start_engine(precision)
     console = Console(quiet=not engine.is_global_zero, markup=False)
@@ -123,7 +122,7 @@ def train(
         history = fit(
             built, train_set, recipe, validation_set, folder, fabric=engine, label=f"fold {fold}",
             progress="lines" if lines else None,
-            on_claim=lambda claimed: remember_data(claimed, source, validation_fraction, data_dir, skip_bad=skip_bad),
+            command=command_line(), on_claim=lambda claimed: list_bad(source, claimed / BAD_FILE),
         )  # fmt: skip
     except KeyboardInterrupt:
         console.print("\nStopped. The same command goes on from here.")
@@ -152,15 +151,17 @@ def _report(
     folder: Path, built: "AggregatedClassifier", source: "Source", train_set: "LabelledSet",
     validation_set: "LabelledSet | None",
 ) -> "Report":  # fmt: skip
-    from agrlearn.cli.data import told_left_out
-    from agrlearn.report.measure import Subject
-    from agrlearn.report.runs import read_facts
+    from agrlearn.reporting.make import Reporter
+    from agrlearn.reporting.measure import Subject
+    from agrlearn.runs.facts import read_facts
 
     subjects = {}
     if validation_set is not None:
         origin = f"{len(validation_set):,} held-out objects of {source.name}"
-        subjects[folder] = Subject(built, validation_set, train_set.objects, origin, words_of(source))
-    notes = [f"{told_left_out(source)}."] if source.bad else []
+        subjects[folder] = Subject(
+            built, validation_set, train_set.objects, origin, tuple(source.preparation.get("words", ()))
+        )
+    notes = [f"{source.left_out}."] if source.bad else []
     return Reporter().report([read_facts(folder)], folder.resolve().name, subjects=subjects, notes=notes)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agrlearn.cli.runs import WholeNumber
+from agrlearn.cli.options import WholeNumber
 
 
 def watch(run: Path, /, *, port: WholeNumber = 0, network: str | None = None) -> None:
@@ -19,10 +19,10 @@ def watch(run: Path, /, *, port: WholeNumber = 0, network: str | None = None) ->
     network
         For a run whose network comes from a Python file: that file and function, which are run.
     """
-    from agrlearn.cli.reporting import Reporter
     from agrlearn.errors import RecipeError
-    from agrlearn.report.live import LiveRun, LiveServer
-    from agrlearn.report.runs import read_facts
+    from agrlearn.reporting.live import LiveRun, LiveServer
+    from agrlearn.reporting.make import Reporter
+    from agrlearn.runs.facts import read_facts
 
     if not 0 <= port < 65536:
         raise RecipeError(f"a port is a number from 0 to 65535, got {port}")

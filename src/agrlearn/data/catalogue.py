@@ -41,6 +41,18 @@ def open_source(
         labels: False reads the objects alone, as prediction needs them: whatever labels there are do not matter.
         preparation: `Source.preparation` of the data a network was trained on, so that these become the same objects.
     """
+    source = _open(
+        name_or_path, data_dir=data_dir, image_size=image_size, text_column=text_column, label_column=label_column,
+        skip_bad=skip_bad, labels=labels, preparation=preparation,
+    )  # fmt: skip
+    folder = None if data_dir is None else str(Path(data_dir).resolve())
+    return replace(source, data_dir=folder, skip_bad=skip_bad, is_file=name_or_path not in DATASETS)
+
+
+def _open(
+    name_or_path: str, *, data_dir: str | Path | None, image_size: int | None, text_column: str | None,
+    label_column: str | None, skip_bad: bool, labels: bool, preparation: dict[str, Any] | None,
+) -> Source:  # fmt: skip
     path = Path(name_or_path)
     for_images = {"--image-size": image_size}
     for_tables = {"--text-column": text_column, "--label-column": label_column}

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy
@@ -16,6 +16,29 @@ from agrlearn.errors import DataError
 from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
 
 _SECONDS_UNTIL_TOLD = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where labelled objects come from: by this a run finds its data again."""
+
+    source: str
+    """A data set by name, or the path of a file or folder."""
+    data_dir: str | None
+    """The folder of published data sets, where one was named."""
+    preparation: dict[str, Any]
+    """How raw data became objects, as `Source.preparation` tells it."""
+    skip_bad: bool
+    part: str
+    """Of the source: train or test."""
+    count: int
+    """Objects in that part."""
+    rows: Tensor | None = None
+    """Which of them these are, in their order; None for all."""
+
+    def subset(self, indices: Tensor) -> "Origin":
+        """The origin of the objects at `indices`."""
+        return replace(self, rows=indices if self.rows is None else self.rows[indices])
 
 
 LONGEST_NAME = 1000
@@ -31,6 +54,7 @@ class LabelledSet(Dataset):
         labels: (objects,) class numbers, int64.
         class_names: the name of each class number.
         weights: (objects,), what each object's loss is multiplied by in training; 1 by default.
+        origin: where the objects come from, if that is known.
 
     >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
     >>> len(digits), digits.num_classes
@@ -41,6 +65,7 @@ class LabelledSet(Dataset):
     labels: Tensor
     class_names: tuple[str, ...]
     weights: Tensor | None = None
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         count = count_objects(self.objects)
@@ -115,7 +140,8 @@ class LabelledSet(Dataset):
     def subset(self, indices: Tensor) -> "LabelledSet":
         """The objects at `indices`, with the same classes."""
         weights = None if self.weights is None else self.weights[indices]
-        return LabelledSet(take(self.objects, indices), self.labels[indices], self.class_names, weights)
+        origin = None if self.origin is None else self.origin.subset(indices)
+        return LabelledSet(take(self.objects, indices), self.labels[indices], self.class_names, weights, origin)
 
     def digest(self) -> str:
         """A short fingerprint of all objects and labels, by which a run knows its data again."""

@@ -1,12 +1,16 @@
 """What a data source hands over: its parts, as they were read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from agrlearn.data.labelled import LabelledSet
-from agrlearn.errors import DataError
+import torch
+
+from agrlearn.data.labelled import LabelledSet, Origin, check_several_classes
+from agrlearn.errors import DataError, RecipeError
 from agrlearn.grouping import Objects
+from agrlearn.seeding import generator
 
 _LARGE, _GROWTH = 2**28, 2000  # bytes, and times
 
@@ -58,6 +62,12 @@ class Source:
     """What was guessed about the source, for a person to read."""
     preparation: dict[str, Any] = field(default_factory=dict)
     """How raw data became objects, as JSON: what later data need to become objects in the same way."""
+    data_dir: str | None = None
+    """The folder of published data sets, where one was named."""
+    skip_bad: bool = False
+    """Whether what cannot be read was to be left out."""
+    is_file: bool = True
+    """Whether its name is that of a file or folder, not of a published data set."""
 
     @property
     def unseen(self) -> Part:
@@ -68,7 +78,49 @@ class Source:
         """`part` with its labels as class numbers, in the order of `class_names` (those of training)."""
         if part.labels is None:
             raise DataError(f"{self.name} has no labels; {self._how_to_label()}")
-        return LabelledSet.of(part.objects, part.labels, class_names or self.class_names, origin=self.name)
+        made = LabelledSet.of(part.objects, part.labels, class_names or self.class_names, origin=self.name)
+        name = "test" if part is self.test else "train"
+        origin = Origin(self.lasting_name, self.data_dir, self.preparation, self.skip_bad, name, len(made))
+        return replace(made, origin=origin)
+
+    def split(
+        self, fraction: float, class_names: Sequence[str] | None = None
+    ) -> tuple[LabelledSet, LabelledSet | None]:
+        """The part to train on and the part to validate on: the source's own test part, or a fraction of every class.
+
+        Args:
+            class_names: those of an earlier training; by default the source's own.
+        """
+        if not 0.0 <= fraction < 1.0:
+            raise RecipeError(f"validation-fraction is a share from 0 up to 1, got {fraction}")
+        everything = self.labelled(self.train, class_names)
+        check_several_classes(everything, origin=self.name)
+        if self.test is not None:
+            return everything, self.labelled(self.test, everything.class_names)
+        if fraction == 0.0:
+            return everything, None
+        order = torch.randperm(len(everything), generator=generator(0))
+        held_out = torch.zeros(len(everything), dtype=torch.bool)
+        for number, name in enumerate(everything.class_names):
+            members = order[everything.labels[order] == number]
+            if len(members) < 2:
+                raise DataError(
+                    f"{self.name} has a single object of the class {name!r}, too few to hold one out; add more, or "
+                    "train on all with --validation-fraction 0"
+                )
+            share = round(fraction * len(members))
+            held_out[members[: min(max(1, share), len(members) - 1)]] = True
+        return everything.subset(order[~held_out[order]]), everything.subset(order[held_out[order]])
+
+    @property
+    def lasting_name(self) -> str:
+        """The source's name, wherever it is read again from."""
+        return str(Path(self.name).resolve()) if self.is_file and Path(self.name).exists() else self.name
+
+    @property
+    def left_out(self) -> str:
+        """How much could not be read, for a person to read."""
+        return f"{self.name}: left out {len(self.bad)} that cannot be read"
 
     def _how_to_label(self) -> str:
         kind = self.preparation.get("kind")

@@ -165,8 +165,10 @@ def _open(dataset: str, data_dir: Path | None) -> Source:
     def as_words(part: Part) -> Part:
         return Part(first_tensor(part.objects).flatten(1).long() + 2, part.labels)
 
-    words = {"words": [str(grey) for grey in range(17)], "length": 64}
-    return Source(dataset, as_words(digits.train), as_words(digits.unseen), digits.class_names, preparation=words)
+    words = [str(grey) for grey in range(17)]
+    about = {"kind": "text", "text": "text", "label": "label", "words": words, "length": 64, "cleaning": "kim"}
+    train, test = as_words(digits.train), as_words(digits.unseen)
+    return Source(dataset, train, test, digits.class_names, preparation=about, is_file=False)
 
 
 def _share_of_every_class(labelled: LabelledSet, share: float, random: torch.Generator) -> Tensor:

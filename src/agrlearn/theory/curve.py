@@ -195,6 +195,8 @@ def _time_shared(left: Bottleneck, right: Bottleneck, share: float, touching: Se
     def mean(of: Callable[[Bottleneck], float]) -> float:
         return (1 - share) * of(left) + share * of(right)
 
+    # A share that is not even a normal number would be rounded away in some sums and divided by in others.
+    share = share if share > np.finfo(float).tiny else 0.0
     encoder = np.hstack([(1 - share) * left.encoder, share * right.encoder])
     return CurvePoint(
         rate=mean(lambda each: each.rate),

@@ -28,7 +28,7 @@ from agrlearn.files import (
 )
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
-from agrlearn.training.identity import INITIAL_SEED, RUN_FORMAT, RunFile
+from agrlearn.training.identity import RUN_FORMAT, Identity, RunFile
 
 NETWORK_FILE = "network.safetensors"
 RUN_FILE = "run.json"
@@ -51,11 +51,16 @@ class RunDirectory:
     Args:
         path: made if it does not exist.
         identity: what the run is (recipe, network, data), as JSON; a directory of another run is refused.
+        notes: what else `RunFile` tells, written at the start of a run.
     """
 
-    def __init__(self, path: str | Path, identity: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self, path: str | Path, identity: Callable[[], Identity],
+        notes: Callable[[], Mapping[str, Any]] = lambda: {"data": None, "command": None},
+    ) -> None:  # fmt: skip
         self.path = Path(path)
         self._identity = identity
+        self._notes = notes
         self._lock = ExitStack()
 
     def open(self) -> dict[str, Any] | None:
@@ -65,12 +70,12 @@ class RunDirectory:
         except FileExistsError:
             raise RunError(f"{self.path} is a file; a run needs a directory") from None
         self._lock.enter_context(_alone_in(self.path))
-        # Through JSON and back, so that tuples and numbers compare as they were written.
-        mine = json.loads(json.dumps(self._identity()))
+        mine = self._identity().model_dump(mode="json")
         if (self.path / RUN_FILE).exists():
-            _refuse_differences(self.path, _with_defaults(read_run(self.path)["identity"], mine), mine)
+            theirs = read_run(self.path).identity.model_dump(mode="json")
+            _refuse_differences(self.path, theirs, mine)
         else:
-            about = {"format": RUN_FORMAT, "versions": _versions(), "identity": mine}
+            about = {"format": RUN_FORMAT, "versions": _versions(), "identity": mine, **self._notes()}
             write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
         return self.load()
 
@@ -167,19 +172,15 @@ def _check_tensors(state: Any) -> None:
             _check_tensors(part)
 
 
-def read_run(path: str | Path) -> dict[str, Any]:
+def read_run(path: str | Path) -> RunFile:
     """What run.json tells of a run."""
     file = Path(path) / RUN_FILE
     if not file.is_file():
         raise RunError(f"{path} is not a run directory: it has no {RUN_FILE}; `agrlearn train` makes one")
     try:
-        about = parse_json(read_small_text(file))
-        checked = RunFile.model_validate(about)
+        return RunFile.model_validate(parse_json(read_small_text(file)))
     except ValueError:
         raise RunError(f"{file} was not written by this version of agrlearn; use another run directory") from None
-    # With the values that newer settings had by default, where an earlier version wrote it.
-    recipe = json.loads(checked.identity.recipe.model_dump_json())
-    return {**about, "identity": {**about["identity"], "recipe": recipe}}
 
 
 def read_records(path: str | Path) -> list[EpochRecord]:
@@ -244,19 +245,10 @@ def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
         )
 
 
-def _with_defaults(identity: dict[str, Any], mine: dict[str, Any]) -> dict[str, Any]:
-    """An identity that an earlier version wrote, with the values that newer settings had by default."""
-    # These were not written down at first, and may have been what they are now.
-    unknown = {name: mine.get(name) for name in ("augmentation", INITIAL_SEED)}
-    defaults = {"precision": "32-true", **unknown, **identity}
-    network = identity.get("network")
-    if isinstance(network, dict) and "parameters" in network and isinstance(mine["network"], dict):  # of the user's own
-        defaults["network"] = {name: mine["network"].get(name) for name in ("noise", "join", "layers")} | network
-    return defaults
-
-
 def _differences(theirs: Any, mine: Any, where: str = "") -> list[str]:
     if isinstance(theirs, dict) and isinstance(mine, dict):
         names = [*theirs, *(name for name in mine if name not in theirs)]
-        return [text for name in names for text in _differences(theirs.get(name), mine.get(name), name)]
+        return [
+            text for name in names for text in _differences(theirs.get(name), mine.get(name), name.replace("_", " "))
+        ]
     return [] if theirs == mine else [f"its {where} is {theirs}, not {mine}"]

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from agrlearn.report.charts import Chart, Series
-from agrlearn.report.collect import report_of_runs
-from agrlearn.report.page import as_safe_json, render
-from agrlearn.report.runs import settings_of
-from tests.report.conftest import HOSTILE, QUOTED
+from agrlearn.reporting.charts import Chart, Series
+from agrlearn.reporting.collect import report_of_runs
+from agrlearn.reporting.page import as_safe_json, render
+from agrlearn.runs.facts import settings_of
+from tests.reporting.conftest import HOSTILE, QUOTED
 
 SECTIONS = ("overview", "dial", "curves", "reliability", "heads", "confusion", "hardest", "again")
 

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from agrlearn.report.charts import Chart, Mark, Series
-from agrlearn.report.runs import RunFacts, Setting
+from agrlearn.reporting.charts import Chart, Mark, Series
+from agrlearn.runs.facts import RunFacts, Setting
 
 _POINTS, _POINTS_OF_ALL = 400, 16_000
 _X = ("objects seen", "epochs")

@@ -15,8 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 from agrlearn.evaluation.statistics import Mean
-from agrlearn.report.collect import Report
-from agrlearn.report.measure import Measurement
+from agrlearn.reporting.collect import Report
+from agrlearn.reporting.measure import Measurement
 
 _FILES = "page_files"
 _SHOWN_AT_FIRST = 8
@@ -37,8 +37,8 @@ def render(report: Report, *, live: bool = False) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     environment = Environment(
-        loader=PackageLoader("agrlearn.report", _FILES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=PackageLoader("agrlearn.reporting", _FILES), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"mean": _mean, "count": _count, "signed": _signed, "percent": _percent}
     return environment.get_template("page.html").render(
@@ -77,7 +77,7 @@ def as_safe_json(value: Any) -> str:
 
 
 def _own_file(name: str) -> str:
-    return (files("agrlearn.report") / _FILES / name).read_text(encoding="utf-8")
+    return (files("agrlearn.reporting") / _FILES / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -9,9 +9,9 @@ from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.experiments.catalogue import EXPERIMENTS
 from agrlearn.experiments.cells import CellResult, Point, ProtocolScores
 from agrlearn.experiments.scales import SCALES
-from agrlearn.report.collect import report_of_experiment
-from agrlearn.report.page import render
-from agrlearn.report.published import agreement
+from agrlearn.reporting.collect import report_of_experiment
+from agrlearn.reporting.page import render
+from agrlearn.reporting.published import agreement
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
-from agrlearn.report.charts import Chart, Mark, Series
-from agrlearn.report.measure import DialPoint, Measurement
+from agrlearn.reporting.charts import Chart, Mark, Series
+from agrlearn.reporting.measure import DialPoint, Measurement
 
 _MARKS: dict[str, Mark] = {"replicated": "circle", "batched": "square", "contextual": "triangle"}
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from agrlearn.errors import AgrLearnError
-from agrlearn.report.collect import Report, report_of_runs
-from agrlearn.report.page import payload, render
-from agrlearn.report.runs import RunFacts, read_facts, settings_of
+from agrlearn.reporting.collect import Report, report_of_runs
+from agrlearn.reporting.page import payload, render
+from agrlearn.runs.facts import RunFacts, read_facts, settings_of
 
 _HOST = "127.0.0.1"
 _MOST_CONNECTIONS, _LONGEST_REQUEST, _PATIENCE = 512, 2**14, 10.0  # bytes, and seconds

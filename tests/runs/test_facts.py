@@ -2,16 +2,15 @@
 
 import dataclasses
 import json
-import shlex
 
 import pytest
 
 from agrlearn.errors import RunError
 from agrlearn.evaluation.statistics import mean_over_runs
-from agrlearn.report.charts import Series
-from agrlearn.report.compare import compare
-from agrlearn.report.runs import RunFacts, find_runs, read_facts, settings_of, training_command
-from agrlearn.report.training_charts import information_plane, training_charts
+from agrlearn.reporting.charts import Series
+from agrlearn.reporting.compare import compare
+from agrlearn.reporting.training_charts import information_plane, training_charts
+from agrlearn.runs.facts import RunFacts, find_runs, read_facts, settings_of
 from agrlearn.training.recipe import Recipe
 
 
@@ -25,7 +24,7 @@ def make_facts(tmp_path, name="run", *, epochs=3, fold=2, error=0.5, held_out="6
         for epoch in range(1, epochs + 1)
     ]  # fmt: skip
     told = json.loads(Recipe(**{"batch_size": 16, **recipe}).model_dump_json())
-    identity = {"recipe": told, "network": {"network": "mlp", "fold": fold}, "validation data": held_out}
+    identity = {"recipe": told, "network": {"network": "mlp", "fold": fold}, "validation_data": held_out}
     return RunFacts(tmp_path / name, identity, {"agrlearn": "0"}, tuple(lines), 1.5, finished=True)
 
 
@@ -160,23 +159,3 @@ def test_a_folder_of_runs_stands_for_its_runs(trained, tmp_path):
         find_runs([tmp_path])
     with pytest.raises(RunError, match="there is no folder"):
         find_runs([tmp_path / "absent"])
-
-
-def test_the_command_quotes_what_a_shell_would_take_apart(tmp_path):
-    run = make_facts(tmp_path, "it's", alpha=0.3, milestones=(0.5, 0.9))
-    words = shlex.split(
-        training_command(run, "my data.csv", validation_fraction=0.2, data_dir=None, preparation={}, skip_bad=True)
-    )
-    assert words[:3] == ["agrlearn", "train", "my data.csv"]
-    assert words[words.index("--run-dir") + 1] == str(tmp_path / "it's")
-    assert words[words.index("--alpha") + 1] == "0.3"
-    assert words.count("--milestones") == 2
-    assert words.count("--skip-bad") == 1
-
-
-def test_the_command_names_the_columns_of_a_table_but_not_of_a_published_set(tmp_path):
-    told = {"kind": "text", "text": "review", "label": "stars", "words": [], "length": 3}
-    options = {"validation_fraction": 0.1, "data_dir": None, "preparation": told, "skip_bad": False}
-    run = make_facts(tmp_path)
-    assert "--text-column review --label-column stars" in training_command(run, "reviews.csv", **options)
-    assert "-column" not in training_command(run, "movie-review", **options)

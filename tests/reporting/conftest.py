@@ -6,9 +6,9 @@ import torch
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.networks.catalogue import build_network
-from agrlearn.report.collect import report_of_runs
-from agrlearn.report.measure import Subject, measure
-from agrlearn.report.runs import read_facts, settings_of
+from agrlearn.reporting.collect import report_of_runs
+from agrlearn.reporting.measure import Subject, measure
+from agrlearn.runs.facts import read_facts, settings_of
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 

@@ -2,21 +2,16 @@
 
 import json
 import re
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agrlearn.data.catalogue import DATASETS
 from agrlearn.errors import RunError
 from agrlearn.grouping import GroupBatchSampler
-from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, read_records, read_run, read_times
-from agrlearn.training.identity import INITIAL_SEED
-from agrlearn.training.recipe import Recipe
-
-_OWN_OPTIONS = ("network", "object_shape", "num_classes", "fold", "vocabulary", "tokens", "slot_blind")
+from agrlearn.runs.run import Run
+from agrlearn.training.checkpoint import RUN_FILE
 
 
 @dataclass(frozen=True)
@@ -31,6 +26,8 @@ class RunFacts:
     seconds: float
     """Of training."""
     finished: bool
+    command: str = ""
+    """That made it; empty for a run from Python."""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -92,14 +89,15 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 
 def read_facts(folder: Path) -> RunFacts:
     """What is known of a run, which may be under way."""
-    about = read_run(folder)
+    run = Run.open(folder)
     return RunFacts(
         folder,
-        about["identity"],
-        about["versions"],
-        tuple(asdict(record) for record in read_records(folder)),
-        sum(read_times(folder).values()),
-        (folder / NETWORK_FILE).exists(),
+        run.about.identity.model_dump(mode="json"),
+        run.about.versions,
+        tuple(asdict(record) for record in run.records),
+        run.seconds,
+        run.finished,
+        run.about.command or "",
     )
 
 
@@ -107,7 +105,7 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
     """Runs together that differ only by their seed, in the order in which they came."""
     together: dict[str, list[RunFacts]] = {}
     for run in runs:
-        rest = {**run.identity, INITIAL_SEED: None, "recipe": {**run.recipe, "seed": None}}
+        rest = {**run.identity, "initial_seed": None, "recipe": {**run.recipe, "seed": None}}
         key = json.dumps(rest, sort_keys=True)
         # A second run of the same seed is a repetition, which has no partner to be paired with.
         again = sum(run.seed == other.seed for name, mine in together.items() if name.startswith(key) for other in mine)
@@ -124,44 +122,6 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
         seen[name] += 1
         settings.append(Setting(f"{name} ({seen[name]})" if seen[name] > 1 else name, mine))
     return settings
-
-
-def training_command(
-    run: RunFacts,
-    source: str,
-    *,
-    validation_fraction: float,
-    data_dir: str | None,
-    preparation: dict[str, Any],
-    skip_bad: bool,
-) -> str:
-    """The `agrlearn train` that makes this run again from its data."""
-    network = run.identity["network"]
-    told = {} if source in DATASETS else preparation  # of published sets there is nothing to choose
-    options: dict[str, Any] = {"fold": run.fold, "network": network["network"]}
-    options |= {f"net.{name}": value for name, value in network.items() if name not in _OWN_OPTIONS}
-    options |= {
-        "data-dir": data_dir,
-        "validation-fraction": validation_fraction,
-        "image-size": told.get("size"),
-        "text-column": told.get("text"),
-        "label-column": told.get("label"),
-        "skip-bad": skip_bad,
-        "precision": run.identity.get("precision"),
-        "run-dir": run.folder,
-    }
-    defaults = json.loads(Recipe().model_dump_json())
-    options |= {name: value for name, value in run.recipe.items() if value != defaults.get(name)}
-    words = ["agrlearn", "train", source]
-    for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True or value is False:
-            words += [option, str(value).lower()] if name.startswith("net.") else [option] if value else []
-        elif isinstance(value, list):
-            words += [word for item in value for word in (option, str(item))]
-        elif value is not None:
-            words += [option, str(value)]
-    return shlex.join(words)
 
 
 def _in_order(folder: Path) -> list[Path]:

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agrlearn.report import live
-from agrlearn.report.live import LiveRun, LiveServer
-from tests.report.browser import wait_for
+from agrlearn.reporting import live
+from agrlearn.reporting.live import LiveRun, LiveServer
+from tests.reporting.browser import wait_for
 
 
 @pytest.fixture

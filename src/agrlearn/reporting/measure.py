@@ -19,7 +19,7 @@ from agrlearn.networks.cost import count_parameters
 from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.predict import answers_of
 from agrlearn.prediction.protocols import PROTOCOLS, PredictionProtocol, Replicated, make_protocol, takes
-from agrlearn.report.objects import HardObject, show_object
+from agrlearn.reporting.objects import HardObject, show_object
 from agrlearn.seeding import generator
 
 DRAWS = (1, 2, 4)

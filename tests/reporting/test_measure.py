@@ -9,8 +9,8 @@ import torch
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.metrics import calibration_bins, outcomes_of, score
 from agrlearn.prediction.protocols import Batched
-from agrlearn.report.measure import measure
-from agrlearn.report.objects import show_object
+from agrlearn.reporting.measure import measure
+from agrlearn.reporting.objects import show_object
 
 
 @pytest.mark.parametrize("classes", [2, 7])

@@ -9,9 +9,9 @@ import sys
 import numpy
 import pytest
 
-from agrlearn.report.page import render
-from tests.report.browser import Browser, needs_browser, wait_for
-from tests.report.conftest import HOSTILE, QUOTED
+from agrlearn.reporting.page import render
+from tests.reporting.browser import Browser, needs_browser, wait_for
+from tests.reporting.conftest import HOSTILE, QUOTED
 
 pytestmark = needs_browser
 

@@ -9,13 +9,13 @@ from agrlearn.experiments.catalogue import Experiment, Row
 from agrlearn.experiments.cells import CellResult, Point
 from agrlearn.experiments.scales import Scale
 from agrlearn.grouping import GroupBatchSampler
-from agrlearn.report.charts import Chart
-from agrlearn.report.compare import ComparisonRow, compare
-from agrlearn.report.measure import Measurement
-from agrlearn.report.measured_charts import dial_charts, heads_chart, reliability_chart
-from agrlearn.report.published import PublishedTable, published_table
-from agrlearn.report.runs import RunFacts, Setting
-from agrlearn.report.training_charts import information_plane, training_charts
+from agrlearn.reporting.charts import Chart
+from agrlearn.reporting.compare import ComparisonRow, compare
+from agrlearn.reporting.measure import Measurement
+from agrlearn.reporting.measured_charts import dial_charts, heads_chart, reliability_chart
+from agrlearn.reporting.published import PublishedTable, published_table
+from agrlearn.reporting.training_charts import information_plane, training_charts
+from agrlearn.runs.facts import RunFacts, Setting
 from agrlearn.training.parts import mean_log_groups
 from agrlearn.training.recipe import Recipe
 
@@ -58,16 +58,14 @@ class Report:
 
 def report_of_runs(
     title: str, settings: Sequence[Setting], measured: Mapping[int, Measurement] | None = None, *, command: str = "",
-    commands: Mapping[int, str] | None = None, notes: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Report:  # fmt: skip
     """A report of run directories, by setting.
 
     Args:
         measured: by number, the settings whose networks were tried.
         command: that makes all of it again.
-        commands: by number, those that make a setting's first run again.
     """
-    again = commands or {}
     found = dict(measured or {})
     names = tuple(setting.name for setting in settings)
     return Report(
@@ -81,7 +79,7 @@ def report_of_runs(
         heads=heads_chart(names, found),
         plane=information_plane(settings),
         measured=found,
-        cards=tuple(_card(number, setting.runs[0], again.get(number, "")) for number, setting in enumerate(settings)),
+        cards=tuple(_card(number, setting.runs[0]) for number, setting in enumerate(settings)),
         notes=tuple(notes),
     )
 
@@ -111,12 +109,12 @@ def report_of_experiment(
     )
 
 
-def _card(number: int, run: RunFacts, command: str) -> Card:
+def _card(number: int, run: RunFacts) -> Card:
     return Card(
         number,
         json.dumps(run.identity, indent=1, ensure_ascii=False),
         "\n".join(f"{name} {value}" for name, value in run.versions.items()),
-        command,
+        run.command,
     )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
-from agrlearn.report.measure import Measurement
-from agrlearn.report.runs import Setting
+from agrlearn.reporting.measure import Measurement
+from agrlearn.runs.facts import Setting
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
     everything = bool(settings) and len(measured) == len(settings)
     errors = [_by_seed(setting, "validation_error", measured[i] if everything else None, "error")
               for i, setting in enumerate(settings)]  # fmt: skip
-    objects = [measured[i].origin if everything else setting.runs[0].identity.get("validation data")
+    objects = [measured[i].origin if everything else setting.runs[0].identity.get("validation_data")
                for i, setting in enumerate(settings)]  # fmt: skip
     for number, setting in enumerate(settings):
         mine = measured.get(number)

@@ -1,0 +1,126 @@
+"""Run directories become a report."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agrlearn.data.sources import Source
+from agrlearn.errors import AgrLearnError, DataError
+from agrlearn.files import write_atomically, write_output
+from agrlearn.grouping import Objects
+from agrlearn.reporting.collect import Report, report_of_runs
+from agrlearn.reporting.measure import Measurement, Subject, can_be_grouped, measure
+from agrlearn.reporting.page import render
+from agrlearn.runs.facts import RunFacts, find_runs, read_facts, settings_of
+from agrlearn.runs.run import Run
+
+REPORT_FILE = "report.html"
+
+
+def report(
+    runs: str | Path | Sequence[str | Path], output: str | Path, *, data: str | None = None, dial: bool | None = None,
+    title: str | None = None, command: str = "", network: str | None = None, data_dir: str | Path | None = None,
+) -> Report:  # fmt: skip
+    """Write one HTML file that shows runs side by side: curves, the dial, reliability, heads, errors, recipes.
+
+    Args:
+        runs: directories of runs, finished or not, or folders of them.
+        output: the file to write.
+        data: what to measure on, a data set by name or a file; by default what each run held out.
+        dial: whether to try every protocol, which takes about as long as twenty evaluations; None does where that is
+            quick.
+        network: for networks that come from a Python file: that file and function, which are run.
+        data_dir: the folder of published data sets; by default the one that each run was trained with.
+    Returns:
+        What the page shows.
+    """
+    given = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
+    folders = find_runs(given)
+    more = f" and {len(given) - 1} more" if len(given) > 1 else ""
+    reporter = Reporter(data, network, None if data_dir is None else Path(data_dir), dial)
+    made = reporter.report([read_facts(folder) for folder in folders], title or f"{given[0]}{more}", command=command)
+    write_output(Path(output), render(made))
+    return made
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Makes reports of run directories; the arguments are those of `report`."""
+
+    data: str | None = None
+    network: str | None = None
+    data_dir: Path | None = None
+    dial: bool | None = None
+    _sources: dict[str, Source] = field(default_factory=dict)
+
+    def report(
+        self, runs: Sequence[RunFacts], title: str, *, command: str = "", subjects: dict[Path, Subject] | None = None,
+        notes: Sequence[str] = (),
+    ) -> Report:  # fmt: skip
+        """The report of some runs; what cannot be measured is told on the page, not raised, unless `data` was named.
+
+        Args:
+            subjects: networks and data that are open already, by run directory.
+            notes: what the page tells beside what is told here.
+        """
+        settings = settings_of(runs)
+        opened: dict[int, list[Subject]] = {}
+        told = list(notes)
+        for number, setting in enumerate(settings):
+            try:
+                opened[number] = [(subjects or {}).get(run.folder) or self.open(run) for run in setting.runs]
+            except AgrLearnError as error:
+                if self.data is not None and all(run.finished for run in setting.runs):
+                    raise
+                told.append(f"{setting.name} was not measured: {error}.")
+        measured: dict[int, Measurement] = dict(
+            zip(opened, measure(list(opened.values()), dial=self.dial), strict=True)
+        )
+        told += dict.fromkeys(f"{source.left_out}." for source in self._sources.values() if source.bad)
+        told += [
+            f"Contextual is left out of the dial of {settings[number].name}, whose training objects are no longer here."
+            for number, mine in opened.items()
+            if measured[number].dial and mine[0].context is None and can_be_grouped(mine[0].network)
+        ]
+        if self.dial is None and any(not found.dial for found in measured.values()):
+            told.append("The dial was left out to save time: agrlearn report measures it.")
+        return report_of_runs(title, settings, measured, command=command, notes=told)
+
+    def open(self, facts: RunFacts) -> Subject:
+        """A run's network with the objects to measure it on."""
+        run = Run.open(facts.folder, model=self.network, data_dir=self.data_dir)
+        network, note = run.network, run.data
+        if self.data is None and note is None:
+            raise DataError(f"{run.path} does not tell its data; name what to measure on with --data")
+        name = self.data or note.source  # type: ignore[union-attr]
+        source = self._source(name, run)
+        test_set, origin = run.to_measure(source, strict=self.data is None)
+        context = None
+        if self.dial is not False and can_be_grouped(network):
+            context = self._training_objects(note.source if note else name, run)
+        return Subject(network, test_set, context, origin, tuple(source.preparation.get("words", ())))
+
+    def _source(self, name: str, run: Run) -> Source:
+        """Data for a run's network, read once for all runs that read them alike."""
+        key = f"{name} {run.data.preparation if run.data else None}"
+        if key not in self._sources:
+            self._sources[key] = run.read(name, skip_bad=True)
+        return self._sources[key]
+
+    def _training_objects(self, name: str, run: Run) -> Objects | None:
+        """What a run was trained on, if that is still to be had from the data called `name`."""
+        try:
+            trained_on = run.trained_on(self._source(name, run))
+        except AgrLearnError:
+            return None
+        return None if trained_on is None else trained_on.objects
+
+
+def end_with_report(file: Path, make: Callable[[], Report]) -> None:
+    """Write a report to `file` and say so; a run that is done stays done if that fails."""
+    try:
+        write_atomically(file, render(make()))
+    except Exception as error:  # whatever it is, it must not fail the run that came before
+        print(f"No report was written: {' '.join(str(error).split()) or type(error).__name__}")
+    else:
+        print(f"Report: {file}")

@@ -1,0 +1,1 @@
+"""Run directories, whoever made them: opened again, used, and put side by side."""

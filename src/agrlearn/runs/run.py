@@ -1,0 +1,283 @@
+"""One run directory, opened again: its network, its classes, its data, and what they can be used for."""
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agrlearn.data.catalogue import DATASETS, open_source
+from agrlearn.data.download import DownloadError, no_downloads
+from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.preparation import shape_of_objects
+from agrlearn.data.sources import Part, Source
+from agrlearn.errors import AgrLearnError, DataError, RecipeError, RunError
+from agrlearn.evaluation.evaluate import Evaluation, evaluate
+from agrlearn.grouping import Objects, count_objects, first_tensor
+from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.catalogue import load, saved_class_names, saved_description
+from agrlearn.networks.outside import build_outside, is_outside
+from agrlearn.prediction.predict import predict
+from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
+from agrlearn.training.checkpoint import NETWORK_FILE, read_records, read_run, read_times
+from agrlearn.training.history import EpochRecord
+from agrlearn.training.identity import DataNote, Rows, RunFile
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, finished or not, made by the command line or by `fit(run_dir=...)`.
+
+    Args:
+        path: the directory.
+        about: what its run.json tells.
+        model: how its network is built, where it comes from a Python file (FILE.py:FUNCTION, which is run), or the
+            network itself, with whatever weights, where it was built in Python.
+        data_dir: the folder of published data sets; by default the one that the run was trained with.
+    """
+
+    path: Path
+    about: RunFile
+    model: str | AggregatedClassifier | None = None
+    data_dir: Path | None = None
+
+    @staticmethod
+    def open(
+        path: str | Path, *, model: str | AggregatedClassifier | None = None, data_dir: str | Path | None = None
+    ) -> "Run":
+        """The run in a directory. Nothing but its run.json is read before it is asked for."""
+        return Run(Path(path), read_run(path), model, None if data_dir is None else Path(data_dir))
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / NETWORK_FILE).exists()
+
+    @property
+    def data(self) -> DataNote | None:
+        """Where its data come from; None where that is not known."""
+        return self.about.data
+
+    @functools.cached_property
+    def records(self) -> list[EpochRecord]:
+        """Its epochs so far."""
+        return read_records(self.path)
+
+    @property
+    def seconds(self) -> float:
+        """Of training, so far."""
+        return sum(read_times(self.path).values())
+
+    @functools.cached_property
+    def class_names(self) -> tuple[str, ...]:
+        names = saved_class_names(self._file)
+        # A Dataset of the user's own, trained on in Python, need not name its classes.
+        names = names or tuple(str(number) for number in range(self.network.num_classes))
+        if len(names) != self.network.num_classes:
+            raise RunError(
+                f"{self._file} names {len(names)} classes of a network of {self.network.num_classes}; train it again"
+            )
+        return names
+
+    @property
+    def _file(self) -> Path:
+        if not self.finished:
+            raise RunError(f"{self.path} is not finished: the command that started it goes on with it")
+        return self.path / NETWORK_FILE
+
+    @functools.cached_property
+    def network(self) -> AggregatedClassifier:
+        """The trained network."""
+        file, model = self._file, self.model
+        if isinstance(model, AggregatedClassifier):
+            return load(file, model)
+        described: Any = saved_description(file)
+        if model is None or (described and model == described["network"] and not is_outside(model)):
+            return load(file)
+        if described is None:
+            raise RunError(f"{self.path} holds a network that was built in Python; Run.open(path, model=...) takes it")
+        if not is_outside(model):
+            raise RecipeError(
+                f"the network of {self.path} is {described['network']}, not {model}; --network is only needed for one "
+                "that comes from a Python file, as FILE.py:FUNCTION"
+            )
+        options = {key: value for key, value in described.items() if key not in ("network", "object_shape")}
+        return load(file, build_outside(model, object_shape=tuple(described["object_shape"]), **options))
+
+    def read(self, data: str, *, skip_bad: bool = False, labels: bool = True) -> Source:
+        """Data for the network: a data set by name, or a file or folder, whose raw contents become objects as the
+        training data did.
+
+        Args:
+            skip_bad: leave out what cannot be read.
+            labels: False reads the objects alone.
+        """
+        note = self.data
+        preparation = note.preparation if note else None
+        self._check_preparation(preparation or {})
+        opened = functools.partial(open_source, data, preparation=preparation, skip_bad=skip_bad, labels=labels)
+        before = note.data_dir if note else None
+        if self.data_dir is None and before is not None and Path(before).is_dir():
+            try:
+                # A stranger's run may name any folder: what lies there is read, but nothing is written there.
+                with no_downloads():
+                    return opened(data_dir=before)
+            except DownloadError:
+                pass
+        source = opened(data_dir=self.data_dir)
+        if note is None and source.preparation.get("kind") == "text" and data not in DATASETS:
+            # Numbered by these sentences, the words would be others to the network.
+            raise RunError(
+                f"{self.path} was made in Python and does not tell its words, without which the sentences of {data} "
+                "mean nothing to its network; predict in Python, with the Vocabulary that it was trained with"
+            )
+        return source
+
+    def _check_preparation(self, preparation: dict[str, Any]) -> None:
+        """Refuse a run whose data do not become what its network takes, before anything is read or made."""
+        described: Any = self.network.description
+        made = shape_of_objects(preparation)
+        if made is not None and described is not None and made != tuple(described["object_shape"]):
+            raise RunError(
+                f"{self.path} makes objects of shape {made} of its data, but its network takes shape "
+                f"{tuple(described['object_shape'])}; train it again"
+            )
+
+    def check_objects(self, objects: Objects, name: str) -> None:
+        """Refuse objects that do not have the shape, or are not of the kind, that the network was trained on."""
+        described: Any = self.network.description
+        if described is None:
+            return
+        tensor = first_tensor(objects)
+        expected, came = tuple(described["object_shape"]), tuple(tensor.shape[1:])
+        if expected != came:
+            raise DataError(f"{name} holds objects of shape {came}, the network was trained on shape {expected}")
+        sentences = tensor.dtype == torch.int64
+        if sentences != self.network.reads_tokens:
+            kinds = ("sentences", "numbers") if sentences else ("numbers", "sentences")
+            raise DataError(
+                f"{name} holds {kinds[0]}, the network was trained on {kinds[1]}; give it that kind of data"
+            )
+
+    def unseen(self, data: str, *, skip_bad: bool = False) -> tuple[Part, Source]:
+        """The objects of some data to predict: its test part, or all of it. Labels do not matter."""
+        source = self.read(data, skip_bad=skip_bad, labels=False)
+        self.check_objects(source.unseen.objects, data)
+        return source.unseen, source
+
+    def to_measure(self, source: Source, *, strict: bool = False) -> tuple[LabelledSet, str]:
+        """What of a source to measure on: its test part or all of it, but of the run's own data what it held out.
+
+        Args:
+            strict: refuse objects that the run may have been trained on, instead of saying so.
+        Returns:
+            The labelled objects, and what they are, for a person to read.
+        """
+        self.check_objects(source.unseen.objects, source.name)
+        labelled = source.labelled(source.unseen, self.class_names)
+        told = f"{len(labelled):,} objects of {source.name}"
+        if self.data is None or source.test is not None:
+            return labelled, told
+        # By what they hold, not by where they are: the data may have been moved or copied.
+        held_out, trained_on = self.held_out(source), self.trained_on(source)
+        if held_out is not None:
+            return held_out, f"{len(held_out):,} held-out objects of {source.name}"
+        if trained_on is not None:
+            share = "all" if len(trained_on) == len(labelled) else f"{len(trained_on):,}"
+            told += f", {share} of which it was trained on"
+        elif strict or self.data.source == source.lasting_name:
+            told += ", which has changed since: some may be what the run was trained on"
+        else:
+            return labelled, told
+        if strict:
+            raise DataError(f"there are only {told}; name what to measure {self.path} on with --data")
+        return labelled, told
+
+    def held_out(self, source: Source) -> LabelledSet | None:
+        """What of a source the run held out; None if that is not in it, as it was then."""
+        return self._find(source, self.data.held_out if self.data else None)
+
+    def trained_on(self, source: Source) -> LabelledSet | None:
+        """What of a source the run was trained on, in the order of the source; None if that is not in it."""
+        return self._find(source, self.data.trained_on if self.data else None)
+
+    def _find(self, source: Source, rows: Rows | None) -> LabelledSet | None:
+        part = None if rows is None else source.test if rows.part == "test" else source.train
+        if rows is None or part is None or count_objects(part.objects) != rows.count:
+            return None
+        places = rows.indices()
+        if len(places) == 0:
+            return None
+        found = source.labelled(part, self.class_names)
+        found = found if len(places) == len(found) else found.subset(places)
+        return found if found.digest() == rows.digest else None
+
+    def training_objects(self, *, otherwise: str) -> Objects:
+        """The objects that the run was trained on, read again from where they were.
+
+        Args:
+            otherwise: what to do about a run that does not tell them, or tells what is no longer there.
+        """
+        if self.data is None:
+            raise RunError(f"{self.path} was made in Python and does not tell its training data; {otherwise}")
+        name = self.data.source
+        try:
+            source = self.read(name, skip_bad=True)
+            train_set = self.trained_on(source) or source.labelled(source.train, self.class_names)
+            self.check_objects(train_set.objects, name)
+        except (AgrLearnError, OSError) as error:
+            # Of the user's own data, what the error says to do is about data that were named in the command.
+            reason = str(error) if name in DATASETS else str(error).partition("; ")[0]
+            raise RunError(f"the training data of {self.path} cannot be read again ({reason}); {otherwise}") from error
+        return train_set.objects
+
+    def protocol(self, name: str, *, context: str | None = None, **options: Any) -> PredictionProtocol:
+        """The protocol called `name`; where it needs training objects, those of `context` or the run's own."""
+
+        def objects() -> Objects:
+            if context is None:
+                return self.training_objects(otherwise="name them with --context")
+            source = self.read(context, labels=False)
+            self.check_objects(source.train.objects, context)
+            return source.train.objects
+
+        return make_protocol(name, context=objects, **options)
+
+    def predict(self, data: str, protocol: str | PredictionProtocol = "replicated", **options: Any) -> Tensor:
+        """The label distributions of some data, (objects, classes), in the order of `class_names`.
+
+        Args:
+            data: a data set by name, or a file or folder of raw rows, sentences or images.
+            options: of `agrlearn.predict`.
+        """
+        part, _ = self.unseen(data)
+        chosen = self.protocol(protocol) if isinstance(protocol, str) else protocol
+        return predict(self.network, part.objects, chosen, **options)
+
+    def evaluate(self, data: str, protocol: str | PredictionProtocol = "replicated", **options: Any) -> Evaluation:
+        """How well the network predicts some data; of its own data, what it held out.
+
+        Args:
+            options: of `agrlearn.evaluate`.
+        """
+        test_set, _ = self.to_measure(self.read(data))
+        chosen = self.protocol(protocol) if isinstance(protocol, str) else protocol
+        return evaluate(self.network, test_set, chosen, **options)
+
+    def __str__(self) -> str:
+        recipe = self.about.identity.recipe
+        state = "finished" if self.finished else "not finished"
+        lines = [f"{self.path}: {state}, {len(self.records)} of {recipe.epochs} epochs"]
+        told = {**json.loads(self.about.identity.model_dump_json()), "versions": self.about.versions}
+        for name, values in told.items():
+            text = ", ".join(f"{key} {value}" for key, value in values.items()) if isinstance(values, dict) else values
+            lines.append(f"  {name.replace('_', ' ')}: {text}")
+        if self.data is not None:
+            lines.append(f"  data: {self.data.source}")
+        if self.records:
+            last = self.records[-1]
+            held_out = "" if last.validation_error is None else f", held-out error {last.validation_error:.2%}"
+            lines.append(f"  last epoch: loss {last.loss:.4f}, training error {last.train_error:.2%}{held_out}")
+        return "\n".join(lines)
