@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,33 @@ import torch
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.networks.catalogue import build_network
+
+NEVER_SKIPPED = (
+    "tests/reporting/test_browser.py",
+    "tests/networks",
+    "tests/training",
+    "tests/faults/test_strangers_runs.py",
+)
+"""Tests that must run wherever the environment variable CI is set: skipped, they would prove nothing."""
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Say in one line what was skipped and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        told = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"SKIPPED {len(skipped)} TESTS: {told}", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter and os.environ.get("CI") else []
+    lost = [report.nodeid for report in skipped if report.nodeid.startswith(NEVER_SKIPPED)]
+    if lost:
+        reporter.write_line(f"These must not be skipped: {', '.join(lost)}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(autouse=True, scope="session")

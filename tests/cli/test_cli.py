@@ -19,7 +19,8 @@ import torch
 from safetensors.torch import load_file
 from torch import distributed
 
-from agrlearn.cli import main
+from agrlearn import cli
+from agrlearn.cli import app, main
 from agrlearn.cli.train import train
 from agrlearn.data.catalogue import open_source
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -406,14 +407,39 @@ def test_help_answers_in_half_a_second_and_names_every_command():
     assert min(times) < 0.8
 
 
-@pytest.mark.parametrize("command", ["demo", "train", "watch", "predict", "evaluate", "report", "info"])
+def every_command() -> list[tuple[str, ...]]:
+    """All commands, with those within a command."""
+    names = [name for name in app if not name.startswith("-")]
+    within = {name: [inner for inner in app[name] if not inner.startswith("-")] for name in names}
+    return [(name, *inner) for name in names for inner in ([(i,) for i in within[name]] or [()])]
+
+
+def test_help_names_every_command(capsys):
+    assert call("--help") == 0
+    out = capsys.readouterr().out
+    commands = {command[0] for command in every_command()}
+    assert commands == {file.stem for file in Path(cli.__file__).parent.glob("*.py")} - {
+        "__init__",
+        "engine",
+        "options",
+    }
+    for command in commands:
+        assert re.search(rf"│ {command} +\w", out), command
+
+
+@pytest.mark.parametrize("command", every_command(), ids=" ".join)
 def test_every_option_is_explained(command, capsys):
-    assert call(command, "--help") == 0
-    text = capsys.readouterr().out
-    assert "Usage" in text
-    for line in text.splitlines():
-        if line.startswith("│ --"):
-            assert len(line.strip("│ ").split("  ", 1)) == 2, line
+    found = app
+    for word in command:
+        found = found[word]
+    arguments = [
+        argument
+        for argument in found.assemble_argument_collection(parse_docstring=True)
+        if argument.show and argument.parse
+    ]
+    assert arguments or command in {("info",)}
+    for argument in arguments:
+        assert argument.parameter.help, f"{' '.join(command)} {argument.name}"
 
 
 def test_info_lists_what_there_is_to_choose_from(capsys):

@@ -56,7 +56,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
     again = read_result(tmp_path / "cells", cell, 1)
     assert again.test_errors == pytest.approx(result.test_errors, rel=1e-6)
     assert [point.epoch for point in again.curve] == [1, 2]
-    assert again.cell == json.loads(cell.model_dump_json(exclude_defaults=True))
+    assert again.cell == cell.settings()
     assert set(again.protocols) == {"Replicated", "Contextual, 4 draws", "Batched, 4 draws", "Batched, 1 draw"}
     assert again.protocols["Replicated"].error == pytest.approx(again.test_errors[-1])
     assert again.objects_seen == 2 * 2 * len(open_parts(cell, 1).train)
@@ -99,3 +99,23 @@ def test_words_made_of_digits_stand_in_for_sentences():
     assert parts.object_shape == (64,)
     assert parts.vocabulary == 19
     assert 2 <= int(parts.train.objects.min()) <= int(parts.train.objects.max()) < parts.vocabulary
+
+
+def test_a_result_of_other_defaults_is_not_found_again(tmp_path):
+    result = run_cell(QUICK, 0, tmp_path / "runs")
+    result.save(tmp_path, QUICK)
+    assert read_result(tmp_path, QUICK, 0) is not None
+    file = result_file(tmp_path, QUICK, 0)
+    told = json.loads(file.read_text())
+    assert told["cell"]["recipe"]["momentum"] == 0.9
+    assert told["cell"]["options"]["join_after"] == 1
+    for change_default in (
+        lambda cell: cell["recipe"].update(momentum=0.8), lambda cell: cell["options"].update(join_after=2),
+    ):  # fmt: skip
+        before = json.loads(json.dumps(told))
+        change_default(before["cell"])  # as if that had been the default when it was run
+        file.write_text(json.dumps(before))
+        assert read_result(tmp_path, QUICK, 0) is None
+    del told["cell"]["recipe"]["bound"]  # as before there was this setting
+    file.write_text(json.dumps(told))
+    assert read_result(tmp_path, QUICK, 0) is not None

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -103,20 +104,27 @@ def test_a_file_that_cannot_work_gets_a_sentence(tmp_path, text, sentence):
 
 
 def double_or_fail(job):
-    if job == 3:
+    number, folder = job
+    with (Path(folder) / str(number)).open("a") as tries:
+        tries.write("x")
+    if number == 3:
         raise ValueError("three")
-    if job == 4:
+    if number == 4:
         os._exit(9)
-    return 2 * job
+    return 2 * number
 
 
 @pytest.mark.parametrize("engine", ["processes", "ray"])
-def test_what_fails_or_dies_is_told_and_the_others_go_on(engine):
+def test_what_fails_or_dies_is_told_and_the_others_go_on(engine, tmp_path):
     outcomes = {}
-    run_jobs([1, 2, 3, 4, 5], double_or_fail, Resources(engine, workers=2, retries=1), on_done=outcomes.__setitem__)
+    jobs = [(number, str(tmp_path)) for number in (1, 2, 3, 4, 5)]
+    done = lambda job, outcome: outcomes.__setitem__(job[0], outcome)  # noqa: E731
+    run_jobs(jobs, double_or_fail, Resources(engine, workers=2, retries=1), on_done=done)
     assert isinstance(outcomes.pop(3), ValueError)
     assert isinstance(outcomes.pop(4), JobDiedError)
     assert outcomes == {1: 2, 2: 4, 5: 10}
+    # Only a process that died is tried again: an error would come again.
+    assert [(tmp_path / str(number)).read_text() for number in (3, 4)] == ["x", "xx"]
 
 
 def undisturbed_table(tmp_path):

@@ -26,9 +26,9 @@ def store(folder, cell, seed, errors):
     scores = ProtocolScores(errors[-1], 0.5, 0.1, 0.2, 0.0, 20.0)
     protocols = {"Replicated": scores} | ({"Batched, 1 draw": scores} if cell.fold > 1 else {})
     curve = (Point(1, 100, 1.0, 0.5, errors[-1], 0.5, None),)
-    CellResult({}, seed, tuple(errors), protocols, curve, 10, 30, 40, 50.0 + seed, {"torch": "2"}, "cpu").save(
-        folder, cell
-    )
+    CellResult(
+        cell.settings(), seed, tuple(errors), protocols, curve, 10, 30, 40, 50.0 + seed, {"torch": "2"}, "cpu"
+    ).save(folder, cell)
 
 
 @pytest.fixture

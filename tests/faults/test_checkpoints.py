@@ -74,7 +74,7 @@ def test_two_damaged_checkpoints_get_a_sentence_and_stay_as_they_are(damage, run
     for name in ("checkpoint.pt", "checkpoint.previous.pt"):
         (run / name).write_bytes(damage((run / name).read_bytes(), moments))
     before = contents(run)
-    with pytest.raises(RunError, match=r"checkpoint.*not a readable checkpoint; pass --fresh"):
+    with pytest.raises(RunError, match=r"checkpoint.*not a readable checkpoint; restore it"):
         train(run, "short")
     assert contents(run) == before
 

@@ -24,7 +24,7 @@ def _catalogues() -> None:
     from importlib.metadata import version
 
     from agrlearn.data.catalogue import DATASETS
-    from agrlearn.networks.catalogue import NETWORKS
+    from agrlearn.networks.catalogue import NETWORKS, network_defaults
     from agrlearn.networks.joins import JOINS
     from agrlearn.networks.outside import CONVERSION_OPTIONS
     from agrlearn.prediction.protocols import PROTOCOLS
@@ -36,11 +36,7 @@ def _catalogues() -> None:
     print("\nNetworks, with their options (--net.NAME VALUE):")
     for name, builder in NETWORKS.items():
         print(f"  {name:15} {_first_line(builder)}")
-        options = [
-            f"{key.replace('_', '-')} ({value.default})"
-            for key, value in inspect.signature(builder).parameters.items()
-            if value.kind is value.KEYWORD_ONLY
-        ]
+        options = [f"{key.replace('_', '-')} ({value})" for key, value in network_defaults(name).items()]
         print(f"  {'':15} {', '.join(options)}")
     options = [
         f"{key.replace('_', '-')} ({'found' if value == '' else value})" for key, value in CONVERSION_OPTIONS.items()

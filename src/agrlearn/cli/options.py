@@ -59,7 +59,7 @@ class ResourceOptions:
     gpus: float = 0
     """GPUs of each run, on Ray."""
     retries: WholeNumber = 1
-    """How often a run that failed is tried again."""
+    """How often a run is tried again whose process died."""
 
     def resources(self) -> "Resources":
         from agrlearn.experiments.engines import Resources

@@ -1,6 +1,5 @@
 """agrlearn train"""
 
-import inspect
 import json
 import shlex
 from pathlib import Path
@@ -178,7 +177,7 @@ def _build(
 
     from agrlearn.data.text import Vocabulary
     from agrlearn.grouping import first_tensor
-    from agrlearn.networks.catalogue import NETWORKS, build_network, default_network
+    from agrlearn.networks.catalogue import build_network, default_network, network_defaults
     from agrlearn.networks.outside import CONVERSION_OPTIONS, build_outside, is_outside
 
     objects = first_tensor(train_set.objects)
@@ -189,10 +188,7 @@ def _build(
     }  # fmt: skip
     if is_outside(chosen):
         return build_outside(chosen, **common, **_typed_options(chosen, CONVERSION_OPTIONS, options))
-    builder = look_up(NETWORKS, chosen, "network")
-    parameters = inspect.signature(builder).parameters
-    defaults = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
-    own = _typed_options(chosen, defaults, options)
+    own = _typed_options(chosen, network_defaults(chosen), options)
     if "words" in preparation:
         own["vocabulary"] = Vocabulary(tuple(preparation["words"]), preparation["length"]).size
     return build_network(chosen, **common, **own)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agrlearn.errors import RunError
 from agrlearn.files import make_own_folder, write_atomically
+from agrlearn.networks.catalogue import network_defaults
 from agrlearn.training.recipe import Recipe
 
 FOLD_1 = "fold 1"
@@ -37,6 +38,12 @@ class Cell(BaseModel):
     """Hold out a tenth of the training objects and keep the weights that did best on it."""
     final: int = 1
     """The last so many measurements on the test part, of which the median is reported."""
+
+    def settings(self) -> dict[str, Any]:
+        """All of it as JSON, with the values of whatever is left to defaults, also of the network's options."""
+        told = self.model_dump(mode="json")
+        del told["recipe"]["seed"]
+        return told | {"options": {**network_defaults(self.network), **told["options"]}}
 
     def key(self) -> str:
         """A name for files: readable, and another one for any other setting."""
@@ -121,7 +128,7 @@ def result_file(folder: Path, cell: Cell, seed: int) -> Path:
 
 
 def read_result(folder: Path, cell: Cell, seed: int) -> CellResult | None:
-    """The result of a run that is done, or None."""
+    """The result of a run of these very settings that is done, or None."""
     file = result_file(folder, cell, seed)
     if not file.exists():
         return None
@@ -129,6 +136,9 @@ def read_result(folder: Path, cell: Cell, seed: int) -> CellResult | None:
         told = json.loads(file.read_text())
         if not isinstance(told, dict) or told.pop("format") != _FORMAT:
             raise ValueError
+        # Of a setting that is new to the library, the value by default; a default that has changed is another setting.
+        if Cell(**told["cell"]).settings() != cell.settings():
+            return None
         told["curve"] = tuple(Point(**point) for point in told["curve"])
         told["protocols"] = {name: ProtocolScores(**scores) for name, scores in told["protocols"].items()}
         told["test_errors"] = tuple(told["test_errors"])

@@ -1,7 +1,7 @@
 """Many jobs at once: on processes of this machine, or on Ray.
 
-A job is anything that can be sent to another process. What fails is tried again as often as told, then reported, and
-the others go on; a process that dies takes only its own job with it.
+A job is anything that can be sent to another process. What fails is reported, and the others go on; a process that dies
+takes only its own job with it, which is tried again as often as told.
 """
 
 import math
@@ -35,7 +35,7 @@ class Resources:
     gpus: float = 0
     """For each job, on Ray."""
     retries: int = 0
-    """How often a job that failed is tried again."""
+    """How often a job is tried again whose process died."""
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.cpus <= 0 or self.gpus < 0 or self.retries < 0:
@@ -80,7 +80,7 @@ def run_jobs(
                 on_start(job)
             for handle, outcome in finished(list(running)):
                 job, tries = running.pop(handle)
-                if isinstance(outcome, Exception) and tries > 0:
+                if isinstance(outcome, JobDiedError) and tries > 0:  # another try of all else would end the same way
                     waiting.append((job, tries - 1))
                 else:
                     on_done(job, outcome)

@@ -65,7 +65,7 @@ def run_cell(cell: Cell, seed: int, runs: Path, data_dir: Path | None = None) ->
     curve = tuple(_point(record) for record in history.records if record.validation_error is not None)
     last = [protocols["Replicated"].error] if cell.stop_early else [point.error for point in curve[-cell.final :]]
     return CellResult(
-        cell=cell.model_dump(mode="json", exclude_defaults=True),
+        cell=cell.settings(),
         seed=seed,
         test_errors=tuple(last),
         protocols=protocols,

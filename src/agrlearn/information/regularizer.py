@@ -78,10 +78,12 @@ class InformationRegularizer:
         return self.bound(gather_own(joint, counts), gather_own(shuffled, counts))
 
     def state_dict(self) -> dict[str, Any]:
+        """All that changes in training, as torch saves it."""
         state = {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
         return {**state, "log_average": self.bound.log_average} if isinstance(self.bound, MovingAverage) else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
         self.critic.load_state_dict(state["critic"])
         self.optimizer.load_state_dict(state["optimizer"])
         if isinstance(self.bound, MovingAverage):

@@ -67,18 +67,17 @@ def build_network(
     torch.Size([4, 2, 10])
     """
     name = name or default_network(object_shape, tokens=objects is not None and objects.dtype in TOKEN_TYPES)
-    builder = look_up(NETWORKS, name, "network")
-    known = _options_of(builder)
+    known = network_defaults(name)
     if "vocabulary" in options and "vocabulary" not in known:
-        readers = [reader for reader, other in NETWORKS.items() if "vocabulary" in _options_of(other)]
+        readers = [reader for reader in NETWORKS if "vocabulary" in network_defaults(reader)]
         raise RecipeError(f"{name} does not take sentences; the networks that do are: {', '.join(readers)}")
     for option in options:
-        look_up(dict.fromkeys(known), option, f"option of {name}")
-    _check_options(name, builder, options)
+        look_up(known, option, f"option of {name}")
+    _check_options(name, known, options)
     if fold < 1:
         raise RecipeError(f"fold is the number of objects in a group and at least 1, got {fold}")
     with seeded(derive_seed(_SEED_PURPOSE, seed)):
-        network = builder(tuple(object_shape), num_classes, fold, **options)
+        network = NETWORKS[name](tuple(object_shape), num_classes, fold, **options)
     network.initial_seed = seed
     network.description = {
         "network": name,
@@ -100,16 +99,20 @@ def default_network(object_shape: tuple[int, ...], *, tokens: bool = False) -> s
     return "small-cnn" if len(object_shape) == 3 else "mlp"
 
 
-def _options_of(builder: Callable[..., AggregatedClassifier]) -> list[str]:
-    parameters = inspect.signature(builder).parameters
-    return [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+def network_defaults(name: str) -> dict[str, Any]:
+    """The options of the network called `name`, each with its default.
+
+    >>> network_defaults("mlp")
+    {'width': 128, 'depth': 2, 'noise': 0.0}
+    """
+    parameters = inspect.signature(look_up(NETWORKS, name, "network")).parameters
+    return {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
 
 
-def _check_options(name: str, builder: Callable[..., AggregatedClassifier], options: dict[str, Any]) -> None:
+def _check_options(name: str, defaults: dict[str, Any], options: dict[str, Any]) -> None:
     """Refuse sizes and counts that no network has, in a sentence instead of a traceback of torch."""
     for option, value in options.items():
-        default = inspect.signature(builder).parameters[option].default
-        if type(default) is int:
+        if type(defaults[option]) is int:
             least = 0 if option in _MAY_BE_ZERO else 1
             if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise RecipeError(f"{option} of {name} is a whole number from {least} up, got {value!r}")

@@ -87,13 +87,19 @@ class LiveServer:
         self._socket = socket.create_server((_HOST, port), backlog=_MOST_CONNECTIONS)
         self.address: tuple[str, int] = self._socket.getsockname()
         self._connections = 0
+        self._closed = False
         self._stop: Callable[[], Any] = self._socket.close
 
     def serve_forever(self) -> None:
         """Answer until `close` is called in another thread, or Ctrl-C is pressed."""
-        asyncio.run(self._serve())
+        try:
+            asyncio.run(self._serve())
+        except OSError:
+            if not self._closed:  # otherwise it was closed before it began
+                raise
 
     def close(self) -> None:
+        self._closed = True
         self._stop()
 
     async def _serve(self) -> None:

@@ -158,7 +158,10 @@ def _read_checkpoint(file: Path) -> dict[str, Any]:
         LookupError, TypeError, AttributeError, RecursionError,
     ):  # fmt: skip
         pass
-    raise RunError(f"{file} is not a readable checkpoint; pass --fresh to start over, or restore the file")
+    raise RunError(
+        f"{file} is not a readable checkpoint; restore it, or start over, in another directory or with agrlearn train "
+        "--fresh"
+    )
 
 
 def _check_tensors(state: Any) -> None:
@@ -241,7 +244,7 @@ def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
         raise RunError(
             f"{path} belongs to another run ({'; '.join(differences[:3])}"
             f"{f'; and {len(differences) - 3} more' if len(differences) > 3 else ''}): "
-            "use another run directory, or start this one over (--fresh)"
+            "use another run directory, or start this one over (agrlearn train --fresh)"
         )
 
 

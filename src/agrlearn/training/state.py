@@ -147,7 +147,10 @@ class TrainingState:
             self._check_fit(epochs, steps)
         except (LookupError, TypeError, AttributeError, RuntimeError, ValueError) as error:
             reason = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" …")
-            raise RunError(f"the checkpoint does not fit this run ({reason}); start over with --fresh") from error
+            raise RunError(
+                f"the checkpoint does not fit this run ({reason}); start over, in another directory or with agrlearn "
+                "train --fresh"
+            ) from error
 
     def _check_fit(self, epochs: int, steps: int) -> None:
         """Refuse what loads, but would fail or mislead later."""
