@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network

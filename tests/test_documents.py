@@ -24,13 +24,13 @@ import agrlearn.information
 import agrlearn.theory
 from agrlearn import DATASETS, JOINS, NETWORKS, PROTOCOLS
 from agrlearn.cli import app
-from agrlearn.experiments.catalogue import EXPERIMENTS
-from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
-from agrlearn.experiments.scales import SMALL
-from agrlearn.experiments.summary import collect, collect_divergences
-from agrlearn.experiments.sweep import read_sweep
-from agrlearn.experiments.tabulate import write_tables
 from agrlearn.information import BOUNDS
+from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.lines import collect, collect_divergences
+from agrlearn.studies.paper.reproduce import CELLS_FOLDER, choose_rows
+from agrlearn.studies.paper.scales import SMALL
+from agrlearn.studies.paper.tabulate import write_tables
+from agrlearn.studies.sweep import read_sweep
 from tests.networks import foreign
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ SOURCE = Path(agrlearn.__file__).parent
 
 ORDER = [
     "errors", "theory", "seeding", "files", "ranks", "modes", "grouping", "data", "information", "networks",
-    "prediction", "evaluation", "training", "runs", "sklearn", "experiments", "reporting", "cli",
+    "prediction", "evaluation", "training", "runs", "sklearn", "studies", "reporting", "cli",
 ]  # fmt: skip
 
 

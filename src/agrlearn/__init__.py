@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agrlearn.data.augmentation import crop_and_flip
-    from agrlearn.data.catalogue import DATASETS, open_source
+    from agrlearn.data.datasets import DATASETS, open_source
     from agrlearn.data.labelled import LabelledSet
     from agrlearn.errors import AgrLearnError
     from agrlearn.evaluation.evaluate import Evaluation, evaluate
@@ -35,7 +35,7 @@ _HOMES = {
     "Batched": "prediction.protocols",
     "Contextual": "prediction.protocols",
     "Conversion": "networks.convert",
-    "DATASETS": "data.catalogue",
+    "DATASETS": "data.datasets",
     "Evaluation": "evaluation.evaluate",
     "GroupBatchSampler": "grouping",
     "History": "training.history",
@@ -55,7 +55,7 @@ _HOMES = {
     "fit": "training.loop",
     "group": "grouping",
     "load": "networks.catalogue",
-    "open_source": "data.catalogue",
+    "open_source": "data.datasets",
     "predict": "prediction.predict",
     "replicate": "grouping",
     "report": "reporting.make",

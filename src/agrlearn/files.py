@@ -6,7 +6,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -134,6 +134,18 @@ def make_own_folder(path: Path) -> None:
     if path.is_symlink():
         raise OSError(errno.ELOOP, "This is a link, where a folder is expected", str(path))
     path.mkdir(parents=True, exist_ok=True)
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
+    """A table in Markdown; all columns but the first `texts` hold numbers, and are set to the right.
+
+    >>> print(markdown_table(("fold", "error %"), [("1", "3.2")]), end="")
+    | fold | error % |
+    | --- | ---: |
+    | 1 | 3.2 |
+    """
+    rule = ["---"] * texts + ["---:"] * (len(header) - texts)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (header, rule, *rows))
 
 
 def spreadsheet_cell(text: str) -> str:

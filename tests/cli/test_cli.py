@@ -22,7 +22,7 @@ from torch import distributed
 from agrlearn import cli
 from agrlearn.cli import app, main
 from agrlearn.cli.train import train
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.protocols import PROTOCOLS
@@ -534,7 +534,7 @@ def test_the_demo_does_not_let_threads_of_a_small_network_wait_for_each_other(tm
         threads.append(torch.get_num_threads())
         raise OSError("that is enough")
 
-    monkeypatch.setattr("agrlearn.experiments.demo.run_demo", no_demo)
+    monkeypatch.setattr("agrlearn.studies.demo.run_demo", no_demo)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

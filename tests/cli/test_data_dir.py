@@ -7,7 +7,7 @@ import pytest
 
 from agrlearn.cli import main
 from agrlearn.data.arrays import read_npz
-from agrlearn.data.catalogue import DATASETS
+from agrlearn.data.datasets import DATASETS
 from agrlearn.data.sources import Source
 from agrlearn.errors import DataError
 from tests.runs.notes import change_note

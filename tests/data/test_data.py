@@ -10,7 +10,7 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from agrlearn.data.arrays import objects_from_array
-from agrlearn.data.catalogue import DATASETS, open_source
+from agrlearn.data.datasets import DATASETS, open_source
 from agrlearn.data.download import DownloadError
 from agrlearn.data.labelled import LabelledSet, batches, fetch
 from agrlearn.errors import AgrLearnError, DataError, UnknownNameError

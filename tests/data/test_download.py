@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from agrlearn.data.archives import check_file
 from agrlearn.data.download import DownloadError, download
-from agrlearn.data.published import check_file
 from agrlearn.errors import DataError
 from tests.data.server import Files, serving
 

@@ -6,7 +6,7 @@ import hashlib
 import numpy
 import pytest
 
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.data.download import DownloadError
 from agrlearn.data.fashion_mnist import FASHION_MNIST, read_fashion_mnist, read_idx
 from agrlearn.errors import DataError

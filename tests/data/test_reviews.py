@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from agrlearn.data.catalogue import open_source
-from agrlearn.data.published import Archive
+from agrlearn.data.archives import Archive
+from agrlearn.data.datasets import open_source
 from agrlearn.data.reviews import SentenceSet, read_sentence_set
 from agrlearn.errors import DataError
 

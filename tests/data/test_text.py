@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.data.text import CLEANINGS, Vocabulary, clean, clean_any_script, split_words
 from agrlearn.errors import DataError, UnknownNameError
 from agrlearn.sklearn import AgrLearnClassifier

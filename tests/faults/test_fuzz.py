@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agrlearn.cli import main
 from agrlearn.errors import AgrLearnError, RecipeError
-from agrlearn.experiments.sweep import read_sweep
+from agrlearn.studies.sweep import read_sweep
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.faults.processes import GIBIBYTE

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.data.labelled import LabelledSet, told_of_lost_workers
 from agrlearn.errors import DataError, NotFiniteError, ShapeError, TrainingError
 from agrlearn.networks.catalogue import build_network

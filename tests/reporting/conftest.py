@@ -1,5 +1,7 @@
 """Run directories to report on: two settings with two seeds each, trained once."""
 
+import functools
+
 import numpy
 import pytest
 import torch
@@ -51,5 +53,6 @@ def report(trained):
     """The whole report of the trained runs."""
     facts, subjects = trained
     settings = settings_of(facts)
-    found = measure([[subjects[run.folder] for run in setting.runs] for setting in settings], dial=True)
+    openers = [[functools.partial(subjects.get, run.folder) for run in setting.runs] for setting in settings]
+    found = measure(openers, dial=True)
     return report_of_runs('Two "settings" <b>', settings, dict(enumerate(found)), command="agrlearn report 'a b'")

@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+import gc
+import weakref
 
 import pytest
 import torch
@@ -53,7 +55,7 @@ def test_a_network_of_doubles_is_measured_like_one_of_singles(trained):
     facts, subjects = trained
     subject = subjects[facts[2].folder]
     doubled = dataclasses.replace(subject, network=copy.deepcopy(subject.network).double())
-    (single,), (double,) = (measure([[each]], dial=False) for each in (subject, doubled))
+    (single,), (double,) = (measure([[lambda each=each: each]], dial=False) for each in (subject, doubled))
     assert double.scores[0].nll == pytest.approx(single.scores[0].nll, abs=1e-5)
     assert double.multiply_adds == single.multiply_adds
 
@@ -68,7 +70,7 @@ def test_the_hardest_objects_come_first_with_every_heads_verdict(report):
 
 def test_the_dial_is_left_out_where_it_is_not_wanted(trained):
     facts, subjects = trained
-    (found,) = measure([[subjects[facts[0].folder]]], dial=False)
+    (found,) = measure([[lambda: subjects[facts[0].folder]]], dial=False)
     assert found.dial == ()
 
 
@@ -76,3 +78,20 @@ def test_sentences_are_shown_in_words_and_vectors_in_numbers():
     sentences = torch.tensor([[2, 1, 3, 0, 0]])
     assert show_object(sentences, 0, ("good", "film")) == (None, "good ▢ film")
     assert show_object(torch.arange(12.0)[None], 0, ()) == (None, "0, 1, 2, 3, 4, 5, 6, 7, …")
+
+
+def test_of_many_seeds_one_network_more_than_the_first_is_in_memory_at_a_time(trained):
+    facts, subjects = trained
+    alive, most = [], []
+
+    def open_one():
+        subject = subjects[facts[2].folder]
+        network = copy.deepcopy(subject.network)
+        alive.append(weakref.ref(network))
+        gc.collect()
+        most.append(sum(reference() is not None for reference in alive))
+        return dataclasses.replace(subject, network=network)
+
+    measure([[open_one] * 6], dial=True)
+    assert len(most) == 1 + 5 + 5
+    assert max(most) <= 3  # the first, the one before until it is replaced, and the new one

@@ -8,7 +8,7 @@ import pytest
 from agrlearn.errors import RunError
 from agrlearn.evaluation.statistics import mean_over_runs
 from agrlearn.reporting.charts import Series
-from agrlearn.reporting.compare import compare
+from agrlearn.reporting.overview import compare
 from agrlearn.reporting.training_charts import information_plane, training_charts
 from agrlearn.runs.facts import RunFacts, find_runs, read_facts, settings_of
 from agrlearn.training.recipe import Recipe

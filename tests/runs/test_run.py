@@ -9,7 +9,7 @@ from PIL import Image
 from torch.utils.data import random_split
 
 import agrlearn
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, RunError
 from agrlearn.networks.catalogue import build_network

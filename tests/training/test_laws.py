@@ -208,7 +208,7 @@ def test_the_outer_step_lowers_the_objective_and_leaves_the_critic(vectors, make
 
 
 def test_a_larger_alpha_ends_with_a_lower_j_on_digits():
-    from agrlearn.data.catalogue import digits
+    from agrlearn.data.datasets import digits
 
     source = digits()
     train = source.labelled(source.train)

@@ -40,9 +40,9 @@ def demo(
     from rich.table import Table
 
     from agrlearn.errors import RecipeError
-    from agrlearn.experiments.demo import HEADER, as_cells, run_demo
-    from agrlearn.experiments.engines import one_thread
     from agrlearn.reporting.make import REPORT_FILE, end_with_report
+    from agrlearn.runs.many import one_thread
+    from agrlearn.studies.demo import HEADER, as_cells, run_demo
 
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs per network and at least 1, got {seeds}")
@@ -67,9 +67,9 @@ def demo(
 
 
 def _report(run_dir: Path, seeds: int, epochs: int) -> "Report":
-    from agrlearn.experiments.demo import run_directories
     from agrlearn.reporting.make import Reporter
     from agrlearn.runs.facts import read_facts
+    from agrlearn.studies.demo import run_directories
 
     facts = [read_facts(folder) for folder in run_directories(run_dir, seeds)]
     command = f"agrlearn demo --seeds {seeds} --epochs {epochs} --run-dir {shlex.quote(str(run_dir))}"

@@ -23,7 +23,7 @@ def info(run: Path | None = None, /) -> None:
 def _catalogues() -> None:
     from importlib.metadata import version
 
-    from agrlearn.data.catalogue import DATASETS
+    from agrlearn.data.datasets import DATASETS
     from agrlearn.networks.catalogue import NETWORKS, network_defaults
     from agrlearn.networks.joins import JOINS
     from agrlearn.networks.outside import CONVERSION_OPTIONS

@@ -12,8 +12,8 @@ from agrlearn.cli.options import ResourceOptions, WholeNumber
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agrlearn.experiments.engines import Resources
-    from agrlearn.experiments.reproduce import Task
+    from agrlearn.runs.many import Resources
+    from agrlearn.studies.paper.reproduce import Task
 
 _DEFAULTS = ResourceOptions()
 _HOUR, _DAY = 3600, 86400
@@ -63,8 +63,8 @@ def reproduce(
     from rich.console import Console
 
     from agrlearn.errors import DataError, RecipeError
-    from agrlearn.experiments import reproduce as engine
-    from agrlearn.experiments.summary import collect
+    from agrlearn.studies.paper import reproduce as engine
+    from agrlearn.studies.paper.lines import collect
 
     seeds = (7 if scale == "paper" else 3) if seeds is None else seeds
     if seeds < 1:
@@ -109,8 +109,8 @@ def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: 
     import torch
     from rich.progress import track
 
-    from agrlearn.experiments.engines import one_thread
-    from agrlearn.experiments.reproduce import estimate_seconds
+    from agrlearn.runs.many import one_thread
+    from agrlearn.studies.paper.reproduce import estimate_seconds
 
     cells = {task.cell.key(): task.cell for task in tasks}
     runs = Counter(task.cell.key() for task in tasks)
@@ -134,8 +134,8 @@ def _run(
     """Run the tasks with a bar; returns how many failed."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from agrlearn.experiments.cells import CellResult
-    from agrlearn.experiments.reproduce import run_tasks
+    from agrlearn.studies.paper.cells import CellResult
+    from agrlearn.studies.paper.reproduce import run_tasks
 
     failures = 0
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -162,13 +162,13 @@ def _run(
 
 def _write(console: "Console", names: list[str], scale: str, seeds: int, results: Path) -> None:
     """The tables called `names`, with all of their rows and seeds that are done, not only those asked for now."""
-    from agrlearn.experiments.catalogue import EXPERIMENTS
-    from agrlearn.experiments.reproduce import CELLS_FOLDER, choose_rows
-    from agrlearn.experiments.scales import SCALES
-    from agrlearn.experiments.summary import collect, collect_divergences
-    from agrlearn.experiments.tabulate import write_tables
     from agrlearn.reporting.collect import report_of_experiment
     from agrlearn.reporting.make import end_with_report
+    from agrlearn.studies.paper.experiments import EXPERIMENTS
+    from agrlearn.studies.paper.lines import collect, collect_divergences
+    from agrlearn.studies.paper.reproduce import CELLS_FOLDER, choose_rows
+    from agrlearn.studies.paper.scales import SCALES
+    from agrlearn.studies.paper.tabulate import write_tables
 
     for name in names:
         experiment, rows = EXPERIMENTS[name], choose_rows([name], scale)[name]

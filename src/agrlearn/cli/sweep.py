@@ -11,8 +11,8 @@ from agrlearn.cli.options import ResourceOptions
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from agrlearn.experiments.sweep import Trial
     from agrlearn.reporting.collect import Report
+    from agrlearn.studies.sweep import Trial
 
 _DEFAULTS = ResourceOptions()
 _LOG_FILE = "log.txt"
@@ -61,10 +61,10 @@ def sweep(
     from rich.live import Live
 
     from agrlearn.errors import RecipeError
-    from agrlearn.experiments.engines import run_jobs
-    from agrlearn.experiments.sweep import as_markdown, read_sweep, summarize_sweep
     from agrlearn.files import to_json, write_atomically
     from agrlearn.reporting.make import REPORT_FILE, end_with_report
+    from agrlearn.runs.many import run_jobs
+    from agrlearn.studies.sweep import as_markdown, read_sweep, summarize_sweep
 
     folder = (run_dir or Path("runs") / file.stem).resolve()
     trials = read_sweep(file, folder)

@@ -85,7 +85,7 @@ def train(
     from rich.console import Console
 
     from agrlearn.cli.engine import BAD_FILE, command_line, list_bad, say_about, start_engine
-    from agrlearn.data.catalogue import open_source
+    from agrlearn.data.datasets import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
     from agrlearn.networks.outside import comes_from_file

@@ -13,8 +13,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from agrlearn.data.archives import Archive, check_file, is_here, read_archive, read_members
 from agrlearn.data.download import DownloadError
-from agrlearn.data.published import Archive, check_file, is_here, read_archive, read_members
 from agrlearn.data.sources import Part, Source
 from agrlearn.errors import DataError
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy
 
+from agrlearn.data.archives import check_content, open_packed
 from agrlearn.data.arrays import objects_from_array
 from agrlearn.data.download import download
-from agrlearn.data.published import check_content, open_packed
 from agrlearn.data.sources import Part, Source
 from agrlearn.errors import DataError
 

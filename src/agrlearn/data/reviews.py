@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from agrlearn.data.published import Archive, read_archive
+from agrlearn.data.archives import Archive, read_archive
 from agrlearn.data.sources import Part, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.seeding import generator

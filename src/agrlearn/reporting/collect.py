@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agrlearn.experiments.catalogue import Experiment, Row
-from agrlearn.experiments.cells import CellResult, Point
-from agrlearn.experiments.scales import Scale
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.reporting.charts import Chart
-from agrlearn.reporting.compare import ComparisonRow, compare
 from agrlearn.reporting.measure import Measurement
 from agrlearn.reporting.measured_charts import dial_charts, heads_chart, reliability_chart
-from agrlearn.reporting.published import PublishedTable, published_table
+from agrlearn.reporting.overview import ComparisonRow, compare
+from agrlearn.reporting.paper_table import PublishedTable, published_table
 from agrlearn.reporting.training_charts import information_plane, training_charts
 from agrlearn.runs.facts import RunFacts, Setting
+from agrlearn.studies.paper.cells import CellResult, Point
+from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.scales import Scale
 from agrlearn.training.parts import mean_log_groups
 from agrlearn.training.recipe import Recipe
 

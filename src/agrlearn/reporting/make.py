@@ -1,6 +1,7 @@
 """Run directories become a report."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from agrlearn.errors import AgrLearnError, DataError
 from agrlearn.files import write_atomically, write_output
 from agrlearn.grouping import Objects
 from agrlearn.reporting.collect import Report, report_of_runs
-from agrlearn.reporting.measure import Measurement, Subject, can_be_grouped, measure
+from agrlearn.reporting.measure import Measurement, Opener, Subject, can_be_grouped, measure
 from agrlearn.reporting.page import render
 from agrlearn.runs.facts import RunFacts, find_runs, read_facts, settings_of
 from agrlearn.runs.run import Run
@@ -64,30 +65,36 @@ class Reporter:
             notes: what the page tells beside what is told here.
         """
         settings = settings_of(runs)
-        opened: dict[int, list[Subject]] = {}
+        openers: dict[int, list[Opener]] = {}
+        contexts: dict[int, bool] = {}
         told = list(notes)
         for number, setting in enumerate(settings):
+            mine: list[Opener] = [functools.partial(self.open, run, subjects or {}) for run in setting.runs]
             try:
-                opened[number] = [(subjects or {}).get(run.folder) or self.open(run) for run in setting.runs]
+                # Each once now, to see whether it can be, and again when it is measured: together they would be many.
+                contexts[number] = any([opener().lacks_context for opener in mine])
+                openers[number] = mine
             except AgrLearnError as error:
                 if self.data is not None and all(run.finished for run in setting.runs):
                     raise
                 told.append(f"{setting.name} was not measured: {error}.")
         measured: dict[int, Measurement] = dict(
-            zip(opened, measure(list(opened.values()), dial=self.dial), strict=True)
+            zip(openers, measure(list(openers.values()), dial=self.dial), strict=True)
         )
         told += dict.fromkeys(f"{source.left_out}." for source in self._sources.values() if source.bad)
         told += [
             f"Contextual is left out of the dial of {settings[number].name}, whose training objects are no longer here."
-            for number, mine in opened.items()
-            if measured[number].dial and mine[0].context is None and can_be_grouped(mine[0].network)
+            for number, found in measured.items()
+            if found.dial and contexts[number]
         ]
         if self.dial is None and any(not found.dial for found in measured.values()):
             told.append("The dial was left out to save time: agrlearn report measures it.")
         return report_of_runs(title, settings, measured, command=command, notes=told)
 
-    def open(self, facts: RunFacts) -> Subject:
+    def open(self, facts: RunFacts, subjects: Mapping[Path, Subject]) -> Subject:
         """A run's network with the objects to measure it on."""
+        if facts.folder in subjects:
+            return subjects[facts.folder]
         run = Run.open(facts.folder, model=self.network, data_dir=self.data_dir)
         network, note = run.network, run.data
         if self.data is None and note is None:

@@ -1,7 +1,7 @@
 """What trained networks do on objects that they were not trained on: all that the page shows beside the curves."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -41,6 +41,11 @@ class Subject:
     words: tuple[str, ...] = ()
     """By token number from 2 on, where the objects are sentences."""
 
+    @property
+    def lacks_context(self) -> bool:
+        """Whether Contextual prediction could be tried, but for the training objects."""
+        return self.context is None and can_be_grouped(self.network)
+
 
 @dataclass(frozen=True)
 class DialPoint:
@@ -77,19 +82,34 @@ class Measurement:
     dial: tuple[DialPoint, ...] = ()
 
 
-def measure(settings: Sequence[Sequence[Subject]], *, dial: bool | None = None) -> list[Measurement]:
-    """Measure every setting, given as the subjects of its seeds.
+Opener = Callable[[], Subject]
+"""Opens a run's network and data; what it gives is forgotten when it has been measured."""
+
+
+def measure(settings: Sequence[Sequence[Opener]], *, dial: bool | None = None) -> list[Measurement]:
+    """Measure every setting, given as what opens the subjects of its seeds: of a setting, one more than the first is
+    in memory at a time.
 
     Args:
         dial: whether to try every protocol, which takes about twenty passes more; None does where a pass is quick.
     """
     few = max(3, min(_MOST_HARD, _MOST_HARD_OF_ALL // max(1, len(settings))))
-    subjects = [[_sampled(subject) for subject in mine] for mine in settings]
+    firsts = [_sampled(mine[0]()) for mine in settings]
     start = time.perf_counter()
-    found = [[evaluate(subject.network, subject.test_set) for subject in mine] for mine in subjects]
+    found = [
+        [evaluate(subject.network, subject.test_set) for subject in _each(first, mine)]
+        for first, mine in zip(firsts, settings, strict=True)
+    ]
     quick = time.perf_counter() - start < _QUICK_SECONDS
-    points = _turn_dial(subjects) if (quick if dial is None else dial) else [()] * len(subjects)
-    return [_summarize(mine, each, dial, few) for mine, each, dial in zip(subjects, found, points, strict=True)]
+    points = _turn_dial(firsts, settings) if (quick if dial is None else dial) else [()] * len(settings)
+    return [_summarize(first, each, dial, few) for first, each, dial in zip(firsts, found, points, strict=True)]
+
+
+def _each(first: Subject, openers: Sequence[Opener]) -> Iterator[Subject]:
+    """The subjects of a setting, one after the other; the first is open already."""
+    yield first
+    for opener in openers[1:]:
+        yield _sampled(opener())
 
 
 def _sampled(subject: Subject) -> Subject:
@@ -104,10 +124,7 @@ def _sampled(subject: Subject) -> Subject:
     )  # fmt: skip
 
 
-def _summarize(
-    subjects: Sequence[Subject], evaluations: Sequence[Evaluation], dial: tuple[DialPoint, ...], few: int
-) -> Measurement:
-    first = subjects[0]
+def _summarize(first: Subject, evaluations: Sequence[Evaluation], dial: tuple[DialPoint, ...], few: int) -> Measurement:
     classes = first.network.num_classes
     together = Outcomes(
         **{
@@ -151,30 +168,34 @@ def _hardest(subject: Subject, outcomes: Outcomes, few: int) -> tuple[HardObject
     )
 
 
-def _turn_dial(settings: Sequence[Sequence[Subject]]) -> list[tuple[DialPoint, ...]]:
+def _turn_dial(firsts: Sequence[Subject], settings: Sequence[Sequence[Opener]]) -> list[tuple[DialPoint, ...]]:
     """Every protocol of every setting; the speeds are taken in turns, so that they can be compared."""
-    ways = [(place, *way) for place, mine in enumerate(settings) for way in _ways(mine[0])]
+    ways = [(place, *way) for place, first in enumerate(firsts) for way in _ways(first)]
     alike: dict[str, list[int]] = {}
     for number, (place, *_) in enumerate(ways):
-        alike.setdefault(_kind(settings[place][0].test_set.objects), []).append(number)
+        alike.setdefault(_kind(firsts[place].test_set.objects), []).append(number)
     speeds: dict[int, float] = {}
     for numbers in alike.values():
-        test_set = settings[ways[numbers[0]][0]][0].test_set
+        test_set = firsts[ways[numbers[0]][0]].test_set
         some = take(test_set.objects, torch.arange(min(_MOST_TIMED, len(test_set))))
-        timed = [(settings[place][0].network, protocol) for place, _, _, protocol in (ways[i] for i in numbers)]
+        timed = [(firsts[place].network, protocol) for place, _, _, protocol in (ways[i] for i in numbers)]
         speeds |= dict(zip(numbers, objects_per_second(timed, some, rounds=_ROUNDS), strict=True))
-    points: list[list[DialPoint]] = [[] for _ in settings]
+    scores: dict[int, list[Evaluation]] = {number: [] for number in range(len(ways))}
+    for place, (first, openers) in enumerate(zip(firsts, settings, strict=True)):
+        mine = [(number, protocol) for number, (where, _, _, protocol) in enumerate(ways) if where == place]
+        for subject in _each(first, openers):
+            for number, protocol in mine:
+                scores[number].append(evaluate(subject.network, subject.test_set, protocol))
+    points: list[list[DialPoint]] = [[] for _ in firsts]
     for number, (place, name, draws, protocol) in enumerate(ways):
-        mine = settings[place]
-        scores = [evaluate(subject.network, subject.test_set, protocol) for subject in mine]
-        one = map_objects(lambda tensor: tensor[:1], mine[0].test_set.objects)
+        one = map_objects(lambda tensor: tensor[:1], firsts[place].test_set.objects)
         points[place].append(
             DialPoint(
                 name,
                 draws,
-                mean_over_runs([each.error for each in scores]),
-                mean_over_runs([each.nll for each in scores]),
-                multiply_adds_per_object(mine[0].network, one, protocol),
+                mean_over_runs([each.error for each in scores[number]]),
+                mean_over_runs([each.nll for each in scores[number]]),
+                multiply_adds_per_object(firsts[place].network, one, protocol),
                 speeds[number],
             )
         )

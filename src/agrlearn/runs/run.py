@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agrlearn.data.catalogue import DATASETS, open_source
+from agrlearn.data.datasets import DATASETS, open_source
 from agrlearn.data.download import DownloadError, no_downloads
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.preparation import shape_of_objects

@@ -6,9 +6,9 @@ import tarfile
 
 import pytest
 
+from agrlearn.data.archives import Archive, read_archive, read_members
 from agrlearn.data.download import DownloadError
 from agrlearn.data.folder import data_folder
-from agrlearn.data.published import Archive, read_archive, read_members
 from agrlearn.errors import DataError
 from tests.data.archives import write_archive
 from tests.data.server import Files, serving

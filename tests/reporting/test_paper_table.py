@@ -6,12 +6,12 @@ import numpy
 import pytest
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
-from agrlearn.experiments.catalogue import EXPERIMENTS
-from agrlearn.experiments.cells import CellResult, Point, ProtocolScores
-from agrlearn.experiments.scales import SCALES
 from agrlearn.reporting.collect import report_of_experiment
 from agrlearn.reporting.page import render
-from agrlearn.reporting.published import agreement
+from agrlearn.reporting.paper_table import agreement
+from agrlearn.studies.paper.cells import CellResult, Point, ProtocolScores
+from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.scales import SCALES
 
 
 @pytest.mark.parametrize(

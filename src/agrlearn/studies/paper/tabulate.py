@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agrlearn.evaluation.statistics import Mean
-from agrlearn.experiments.catalogue import Experiment, Row
-from agrlearn.experiments.cells import CellResult
-from agrlearn.experiments.scales import Scale
-from agrlearn.experiments.summary import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
-from agrlearn.files import to_json, write_atomically
+from agrlearn.files import markdown_table, to_json, write_atomically
+from agrlearn.studies.paper.cells import CellResult
+from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
+from agrlearn.studies.paper.scales import Scale
 
 
 def write_tables(
@@ -77,7 +77,9 @@ def _markdown(
         missing = [row.label for row in rows if row.block == block and row.label not in known]
         parts.append(f"## {block}\n")
         if mine:
-            parts.append(_grid(HEADER, [as_cells(line) for line in mine], kinds=[line.part for line in mine]))
+            marks = {"paper": "", "control": "*control:* ", "beyond": "*beyond:* "}
+            rows_told = [(marks[line.part] + first, *rest) for line in mine for first, *rest in [as_cells(line)]]
+            parts.append(markdown_table(HEADER, rows_told))
         if missing:
             parts.append(f"Not run: {'; '.join(missing)}.\n")
         parts += [f"Diverged: {told}.\n" for told in tell_divergences(diverged, block)]
@@ -93,23 +95,13 @@ def _markdown(
                 for line in ways
             ]  # fmt: skip
             parts.append("By the way of predicting, with the last weights:\n")
-            parts.append(_grid(header, cells))
+            parts.append(markdown_table(header, cells))
     if some:
         versions = "; ".join(
             dict.fromkeys(", ".join(f"{k} {v}" for k, v in result.versions.items()) for result in some)
         )
         parts.append(f"Made with {versions}, on {'; '.join(dict.fromkeys(result.machine for result in some))}.\n")
     return "\n".join(parts)
-
-
-def _grid(header: Sequence[str], cells: Sequence[Sequence[str]], kinds: Sequence[str] | None = None) -> str:
-    """A Markdown table; a row that is not the paper's says in the first column what it is."""
-    marks = {"paper": "", "control": "*control:* ", "beyond": "*beyond:* "}
-    named = [
-        (marks[kinds[number]] + line[0] if kinds else line[0], *line[1:]) for number, line in enumerate(cells)
-    ]  # fmt: skip
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *named))
 
 
 def _csv(lines: Sequence[Line], scale: Scale) -> str:

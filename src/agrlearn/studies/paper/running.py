@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.data.augmentation import crop_and_flip
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.sources import Part, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.evaluation.evaluate import evaluate
-from agrlearn.experiments.cells import Cell, CellResult, Point, ProtocolScores
 from agrlearn.files import make_own_folder
 from agrlearn.grouping import GroupBatchSampler, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -24,6 +23,7 @@ from agrlearn.networks.cost import count_parameters
 from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
 from agrlearn.seeding import generator
+from agrlearn.studies.paper.cells import Cell, CellResult, Point, ProtocolScores
 from agrlearn.training.history import EpochRecord
 from agrlearn.training.loop import fit
 

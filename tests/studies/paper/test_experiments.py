@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from agrlearn.experiments.catalogue import EXPERIMENTS
-from agrlearn.experiments.cells import FOLD_1
-from agrlearn.experiments.scales import PAPER, SCALES, SMALL
+from agrlearn.studies.paper.cells import FOLD_1
+from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.scales import PAPER, SCALES, SMALL
 from agrlearn.training.recipe import Recipe
 
 SMALL_OR_PAPER = pytest.mark.parametrize("scale", [SMALL, PAPER], ids=lambda scale: scale.name)

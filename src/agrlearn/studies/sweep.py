@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agrlearn.errors import RecipeError
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
-from agrlearn.files import parse_json, read_small_text, write_atomically
+from agrlearn.files import markdown_table, parse_json, read_small_text, write_atomically
 from agrlearn.training.checkpoint import NETWORK_FILE, read_records
 from agrlearn.training.history import History, best_record
 from agrlearn.training.recipe import Recipe
@@ -144,11 +144,12 @@ def _end(trial: Trial) -> History:
 
 def as_markdown(lines: Sequence[SweepLine]) -> str:
     """A table, mean ± standard error over seeds."""
-    rows = [("setting", "seeds", "validation error %", "validation NLL", "training loss"), ("---",) + ("---:",) * 4]
-    for line in lines:
-        numbers = (line.error.text(), line.nll.text(digits=4), line.loss.text(digits=4))
-        rows.append((line.name, str(len(line.seeds)), *numbers))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    header = ("setting", "seeds", "validation error %", "validation NLL", "training loss")
+    rows = [
+        (line.name, str(len(line.seeds)), line.error.text(), line.nll.text(digits=4), line.loss.text(digits=4))
+        for line in lines
+    ]
+    return markdown_table(header, rows)
 
 
 def _changes(grid: Any, listed: Any, file: Path) -> Iterator[dict[str, Any]]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agrlearn.experiments.cells import FOLD_1, Cell
-from agrlearn.experiments.pictures import Picture, draw_curves, draw_shares
-from agrlearn.experiments.running import DIGITS_AS_WORDS
-from agrlearn.experiments.scales import PAPER, SMALL, SMOKE, Scale
+from agrlearn.studies.paper.cells import FOLD_1, Cell
+from agrlearn.studies.paper.draw import Picture, draw_curves, draw_shares
+from agrlearn.studies.paper.running import DIGITS_AS_WORDS
+from agrlearn.studies.paper.scales import PAPER, SMALL, SMOKE, Scale
 from agrlearn.training.recipe import Recipe
 
 _CIFAR = {"CIFAR-10": "cifar-10", "CIFAR-100": "cifar-100"}

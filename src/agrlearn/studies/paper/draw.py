@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
-from agrlearn.experiments.cells import FOLD_1, CellResult
 from agrlearn.files import write_atomically
+from agrlearn.studies.paper.cells import FOLD_1, CellResult
 
 Picture = Callable[[Mapping[tuple[str, str], Sequence[CellResult]], Path, str], None]
 """Draws results, by block and label, into a file under a title."""

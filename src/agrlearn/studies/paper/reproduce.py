@@ -11,10 +11,12 @@ import torch
 from lightning_fabric import Fabric
 
 from agrlearn.errors import DataError, RecipeError, TrainingError, look_up
-from agrlearn.experiments.catalogue import EXPERIMENTS, Row
-from agrlearn.experiments.cells import Cell, CellResult, divergence_file, read_result
-from agrlearn.experiments.engines import Resources, run_jobs
-from agrlearn.experiments.running import (
+from agrlearn.files import make_own_folder, write_atomically
+from agrlearn.grouping import group, map_objects, take
+from agrlearn.runs.many import Resources, run_jobs
+from agrlearn.studies.paper.cells import Cell, CellResult, divergence_file, read_result
+from agrlearn.studies.paper.experiments import EXPERIMENTS, Row
+from agrlearn.studies.paper.running import (
     Parts,
     make_network,
     open_parts,
@@ -22,9 +24,7 @@ from agrlearn.experiments.running import (
     run_directory,
     steps_per_epoch,
 )
-from agrlearn.experiments.scales import SCALES
-from agrlearn.files import make_own_folder, write_atomically
-from agrlearn.grouping import group, map_objects, take
+from agrlearn.studies.paper.scales import SCALES
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
 from agrlearn.training.step import train_step

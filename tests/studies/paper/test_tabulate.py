@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from agrlearn.experiments.catalogue import Experiment, Row
-from agrlearn.experiments.cells import Cell, CellResult, Point, ProtocolScores
-from agrlearn.experiments.scales import SMALL
-from agrlearn.experiments.summary import collect, summarize
-from agrlearn.experiments.tabulate import write_tables
+from agrlearn.studies.paper.cells import Cell, CellResult, Point, ProtocolScores
+from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.lines import collect, summarize
+from agrlearn.studies.paper.scales import SMALL
+from agrlearn.studies.paper.tabulate import write_tables
 from agrlearn.training.recipe import Recipe
 
 ONE, TWO = Cell(dataset="digits", network="mlp", final=3), Cell(dataset="digits", network="mlp", fold=2, final=3)

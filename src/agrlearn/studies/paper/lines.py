@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
-from agrlearn.experiments.catalogue import Experiment, Row, equal_objects
-from agrlearn.experiments.cells import FOLD_1, CellResult, read_divergences, read_result, seeds_done
+from agrlearn.studies.paper.cells import FOLD_1, CellResult, read_divergences, read_result, seeds_done
+from agrlearn.studies.paper.experiments import Experiment, Row, equal_objects
 
 _ONE_ANSWER = "Batched, 1 draw"
 

@@ -3,12 +3,12 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agrlearn.data.catalogue import open_source
+from agrlearn.data.datasets import open_source
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.evaluation.throughput import objects_per_second
-from agrlearn.files import make_own_folder, to_json, write_atomically
+from agrlearn.files import make_own_folder, markdown_table, to_json, write_atomically
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -103,8 +103,7 @@ def as_cells(row: Row) -> tuple[str, ...]:
 
 
 def as_markdown(rows: list[Row]) -> str:
-    lines = [HEADER, ("---",) * 2 + ("---:",) * (len(HEADER) - 2), *(as_cells(row) for row in rows)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown_table(HEADER, map(as_cells, rows), texts=2)
 
 
 def _run_directory(run_dir: Path, setting: Setting, seed: int) -> Path:

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from agrlearn.errors import RunError
-from agrlearn.experiments.catalogue import EXPERIMENTS
-from agrlearn.experiments.cells import Cell, read_result, result_file
-from agrlearn.experiments.running import DIGITS_AS_WORDS, open_parts, run_cell
-from agrlearn.experiments.scales import SMOKE
+from agrlearn.studies.paper.cells import Cell, read_result, result_file
+from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.running import DIGITS_AS_WORDS, open_parts, run_cell
+from agrlearn.studies.paper.scales import SMOKE
 from agrlearn.training.recipe import Recipe
 
 QUICK = Cell(dataset="digits", network="small-cnn", options={"width": 4}, share=0.2, recipe=Recipe(epochs=2), final=2)
@@ -86,7 +86,7 @@ def test_multiply_adds_are_those_of_a_sentence_of_the_greatest_length_whatever_t
     cell = Cell(
         dataset=DIGITS_AS_WORDS, network=network, share=0.1, options={"embedding": 4}, recipe=Recipe(epochs=1)
     )  # fmt: skip
-    monkeypatch.setattr("agrlearn.experiments.running.open_parts", with_padding)
+    monkeypatch.setattr("agrlearn.studies.paper.running.open_parts", with_padding)
     counts = {run_cell(cell, seed, tmp_path).protocols["Replicated"].multiply_adds for seed in (0, 1)}
     assert len(counts) == 1
     if network == "sentence-lstm":

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agrlearn.evaluation.statistics import Mean
-from agrlearn.experiments.catalogue import Experiment, Row
-from agrlearn.experiments.cells import FOLD_1, CellResult
-from agrlearn.experiments.scales import PAPER, Scale
-from agrlearn.experiments.summary import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
+from agrlearn.studies.paper.cells import FOLD_1, CellResult
+from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
+from agrlearn.studies.paper.scales import PAPER, Scale
 
 Verdict = Literal["agrees", "better", "worse", "open"]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agrlearn.experiments.cells import CellResult, Point, ProtocolScores
-from agrlearn.experiments.pictures import draw_shares, errors_by_share
+from agrlearn.studies.paper.cells import CellResult, Point, ProtocolScores
+from agrlearn.studies.paper.draw import draw_shares, errors_by_share
 
 
 def result(error, seed=0, **cell):

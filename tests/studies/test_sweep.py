@@ -13,8 +13,8 @@ import pytest
 
 from agrlearn.cli import main
 from agrlearn.errors import RecipeError
-from agrlearn.experiments.engines import JobDiedError, Resources, run_jobs
-from agrlearn.experiments.sweep import read_sweep, summarize_sweep
+from agrlearn.runs.many import JobDiedError, Resources, run_jobs
+from agrlearn.studies.sweep import read_sweep, summarize_sweep
 from agrlearn.training.checkpoint import read_records
 
 SWEEP = """

@@ -1,1 +1,0 @@
-"""Runs worth comparing, and how to compare them."""

@@ -1,0 +1,1 @@
+"""The tables and figures of the paper: cells, published numbers, and what is made of them."""
