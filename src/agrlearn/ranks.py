@@ -24,7 +24,7 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """The number of this process among them; 0 writes the files and speaks."""
+    """The number of this process among them; 0 writes the files and is_main_process."""
     return distributed.get_rank() if world_size() > 1 else 0
 
 
@@ -126,7 +126,7 @@ class _SumOverRanks(torch.autograd.Function):
 
 
 @contextmanager
-def told_of_lost_ranks(kept: bool) -> Iterator[None]:
+def explain_lost_ranks(kept: bool) -> Iterator[None]:
     """Within this block, a rank that died is told in a sentence; `kept` says whether there are checkpoints."""
     if world_size() == 1:
         yield

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from agrlearn.data.datasets import open_source
-from agrlearn.data.labelled import LabelledSet, told_of_lost_workers
+from agrlearn.data.labelled import LabelledSet, explain_lost_workers
 from agrlearn.errors import DataError, NotFiniteError, ShapeError, TrainingError
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
@@ -196,7 +196,7 @@ def test_a_worker_that_dies_while_it_hands_over_a_batch_is_told_of_like_any_othe
 
     before = signal.signal(signal.SIGALRM, tell)
     try:
-        with pytest.raises(DataError, match="a process that loads the data has died"), told_of_lost_workers():
+        with pytest.raises(DataError, match="a process that loads the data has died"), explain_lost_workers():
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             raise ConnectionResetError
     finally:

@@ -1,5 +1,6 @@
 """Sweeps: the file, and many trials on either engine through crashes and kills."""
 
+import inspect
 import json
 import os
 import signal
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import numpy
 import pytest
+from PIL import Image
 
 from agrlearn.cli import main
+from agrlearn.cli.train import train
 from agrlearn.errors import RecipeError
 from agrlearn.runs.many import JobDiedError, Resources, run_jobs
-from agrlearn.studies.sweep import read_sweep, summarize_sweep
+from agrlearn.runs.run import Run
+from agrlearn.studies.sweep import TrialSettings, read_sweep, summarize_sweep
 from agrlearn.training.checkpoint import read_records
 
 SWEEP = """
@@ -221,3 +225,22 @@ def test_a_sweep_runs_and_a_failed_trial_is_reported(tmp_path, capsys):
     assert "1 of 2 trials failed" in told.err
     assert "| fold=1 | 1 |" in (tmp_path / "runs" / "sweep.md").read_text()
     assert "held-out error" in (tmp_path / "runs" / "fold-1-seed0" / "log.txt").read_text()
+
+
+def test_a_sweep_takes_every_option_of_train_that_decides_what_is_trained():
+    options = set(inspect.signature(train).parameters)
+    aside = {"run_dir", "fresh", "report", "lines"}  # where it is kept, and how it is told
+    assert set(TrialSettings.model_fields) == options - aside
+
+
+def test_a_sweep_over_sizes_of_images_and_bad_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for number in range(4):
+            Image.new("RGB", (9, 9), (60 * number, 0, 0)).save(tmp_path / "pets" / name / f"{number}.png")
+    (tmp_path / "pets" / "cat" / "broken.png").write_text("no image")
+    text = 'data = "pets"\nskip_bad = true\nnet.width = 2\nrecipe.epochs = 1\n[grid]\nimage_size = [8, 12]\n'
+    main(["sweep", str(write(tmp_path, text)), "--run-dir", "runs", "--no-report"])
+    sizes = [Run.open(folder).data.preparation["size"] for folder in sorted((tmp_path / "runs").glob("*-seed0"))]
+    assert sorted(sizes) == [8, 12]

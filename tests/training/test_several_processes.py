@@ -106,7 +106,7 @@ def test_a_killed_process_ends_the_run_with_a_sentence_and_the_run_goes_on(tmp_p
     again = torchrun(*options)
     out, told = again.communicate(timeout=300)
     assert again.returncode == 0, told
-    assert out.count("held-out error") == 1  # one process speaks
+    assert out.count("held-out error") == 1  # one process is_main_process
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 30
 
 

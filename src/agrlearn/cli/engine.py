@@ -49,9 +49,9 @@ def stop_engine() -> None:
         distributed.destroy_process_group()
 
 
-def say_about(source: "Source", bad_file: Path | None = None) -> None:
+def print_remarks(source: "Source", bad_file: Path | None = None) -> None:
     """Say what was guessed about a source, and what was left out, which `bad_file` lists."""
-    if not speaks():
+    if not is_main_process():
         return
     for remark in source.remarks:
         print(f"{source.name}: {remark}")
@@ -87,6 +87,6 @@ def process_number() -> int:
     return int(os.environ.get("RANK", 0))
 
 
-def speaks() -> bool:
+def is_main_process() -> bool:
     """Whether this process is the one that tells how things go."""
     return process_number() == 0

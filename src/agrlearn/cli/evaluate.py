@@ -36,7 +36,7 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
-    from agrlearn.cli.engine import say_about, speaks, start_engine
+    from agrlearn.cli.engine import is_main_process, print_remarks, start_engine
     from agrlearn.errors import RunError
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.metrics import METRICS
@@ -49,7 +49,7 @@ def evaluate(
     opened = Run.open(run, model=options.network, data_dir=options.data_dir)
     built = opened.network
     source = opened.read(data, skip_bad=options.skip_bad)
-    say_about(source)
+    print_remarks(source)
     test_set, origin = opened.to_measure(source)
     names = [protocol] if protocol else ["replicated"] if built.fold == 1 or built.slot_blind else list(PROTOCOLS)
 
@@ -60,7 +60,7 @@ def evaluate(
         except RunError as error:  # the training objects are not to be had
             if protocol or options.context:
                 raise
-            if speaks():
+            if is_main_process():
                 print(f"{name} is left out: {error}")
     engine = start_engine()
     built.to(engine.device)

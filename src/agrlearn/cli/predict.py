@@ -46,7 +46,7 @@ def predict(
     output
         The CSV file to write; by default predictions.csv in the working directory.
     """
-    from agrlearn.cli.engine import list_bad, say_about, start_engine
+    from agrlearn.cli.engine import list_bad, print_remarks, start_engine
     from agrlearn.files import write_atomically, write_output
     from agrlearn.grouping import count_objects
     from agrlearn.prediction.predict import predict_in_blocks
@@ -56,7 +56,7 @@ def predict(
     part, source = opened.unseen(data, skip_bad=options.skip_bad)
     file = output or Path("predictions.csv")
     left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
-    say_about(source, left_out)
+    print_remarks(source, left_out)
     chosen = opened.protocol(protocol, context=options.context, draws=options.draws, seed=options.seed)
     engine = start_engine()
     blocks = predict_in_blocks(

@@ -80,7 +80,7 @@ def reproduce(
         console.print(f"Left out, for want of {dataset}: {reason}", soft_wrap=True)
         tasks = [task for task in tasks if task.cell.dataset != dataset]
     if tasks:
-        _tell_cost(console, tasks, given.workers, data_dir)
+        _print_cost(console, tasks, given.workers, data_dir)
         if scale == "paper" and not yes and not _agreed():
             return
         failures = _run(console, tasks, done, runs, given, data_dir)
@@ -105,7 +105,7 @@ def _agreed() -> bool:
         raise RecipeError("there is no one to ask before a run at paper scale; pass --yes to go on") from None
 
 
-def _tell_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: Path | None) -> None:
+def _print_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: Path | None) -> None:
     import torch
     from rich.progress import track
 

@@ -131,20 +131,20 @@ def _run_trial(trial: "Trial", *, fresh: bool) -> None:
     from agrlearn.cli.train import train
     from agrlearn.files import make_own_folder, open_own
 
-    settings = trial.settings
+    settings = dict(trial.settings)
+    recipe, net, data_dir = (settings.pop(name) for name in ("recipe", "net", "data_dir"))
     make_own_folder(trial.run_dir)
     with open_own(trial.run_dir / _LOG_FILE) as log, redirect_stdout(log):
         train(
-            settings.data,
-            fold=settings.fold,
-            network=settings.network,
-            net={name: str(value) for name, value in settings.net.items()},
-            validation_fraction=settings.validation_fraction,
+            settings.pop("data"),
+            **settings,
+            net={name: str(value) for name, value in net.items()},
+            data_dir=None if data_dir is None else Path(data_dir),
             run_dir=trial.run_dir,
             fresh=fresh,
             report=False,
             lines=False,
-            recipe=settings.recipe.model_copy(update={"seed": trial.seed}),
+            recipe=recipe.model_copy(update={"seed": trial.seed}),
         )
     trial.note_down()
 

@@ -84,7 +84,7 @@ def train(
     """
     from rich.console import Console
 
-    from agrlearn.cli.engine import BAD_FILE, command_line, list_bad, say_about, start_engine
+    from agrlearn.cli.engine import BAD_FILE, command_line, list_bad, print_remarks, start_engine
     from agrlearn.data.datasets import open_source
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
@@ -103,7 +103,7 @@ def train(
         skip_bad=skip_bad,
     )
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
-    say_about(source, folder / BAD_FILE)
+    print_remarks(source, folder / BAD_FILE)
     train_set, validation_set = source.split(validation_fraction)
     built = _build(network, net or {}, train_set, source.preparation, fold, recipe.seed)
     engine = start_engine(precision)
@@ -121,7 +121,7 @@ def train(
         history = fit(
             built, train_set, recipe, validation_set, folder, fabric=engine, label=f"fold {fold}",
             progress="lines" if lines else None,
-            command=command_line(), on_claim=lambda claimed: list_bad(source, claimed / BAD_FILE),
+            command=command_line() or None, on_claim=lambda claimed: list_bad(source, claimed / BAD_FILE),
         )  # fmt: skip
     except KeyboardInterrupt:
         console.print("\nStopped. The same command goes on from here.")

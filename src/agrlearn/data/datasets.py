@@ -58,7 +58,7 @@ def _open(
     for_tables = {"--text-column": text_column, "--label-column": label_column}
     if name_or_path in DATASETS:
         _refuse_unused(name_or_path, "a data set by name", {**for_tables, **for_images})
-        return _told_of_namesake(DATASETS[name_or_path](data_folder(data_dir)), path)
+        return _with_namesake_remark(DATASETS[name_or_path](data_folder(data_dir)), path)
     if not path.exists():
         if not path.suffix and len(path.parts) == 1:
             look_up(DATASETS, name_or_path, "data set")
@@ -85,7 +85,7 @@ def _open(
     )
 
 
-def _told_of_namesake(source: Source, path: Path) -> Source:
+def _with_namesake_remark(source: Source, path: Path) -> Source:
     """A data set by name, with a remark if a file or folder is called so too."""
     if not path.exists():
         return source

@@ -275,7 +275,7 @@ def fetch_each(dataset: Dataset, parts: Sequence[Tensor], *, workers: int = 0) -
 
 
 @contextmanager
-def told_of_lost_workers() -> Iterator[None]:
+def explain_lost_workers() -> Iterator[None]:
     """Within this block, a worker process of `batches` that died is told in a sentence.
 
     torch raises its error wherever the main process happens to be, so the block holds all that is done with batches.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, check_range, fetch, fetch_each, told_of_lost_workers
+from agrlearn.data.labelled import LabelledSet, check_range, explain_lost_workers, fetch, fetch_each
 from agrlearn.errors import DataError
 from agrlearn.evaluation.metrics import Outcomes, Scores, outcomes_of, score
 from agrlearn.grouping import Objects
@@ -75,7 +75,7 @@ def evaluate(
     columns = torch.zeros(len(names) + 1, len(labels), dtype=torch.float64)
     wrong, asked = torch.zeros(2, network.fold, dtype=torch.float64)
     start = time.perf_counter()
-    with told_of_lost_workers():
+    with explain_lost_workers():
         for answers in stream:
             mine = labels[answers.objects]
             found = outcomes_of(answers.mean(), mine)

@@ -83,9 +83,9 @@ class AggregatedClassifier(nn.Module):
 
     def bottleneck_from(self, shared_groups: Objects) -> Tensor:
         """T from groups whose objects have passed `shared` already, so that prediction runs it once per object."""
-        return self._drawn(self.encoder(self.join(shared_groups)))  # type: ignore[arg-type]
+        return self._with_noise(self.encoder(self.join(shared_groups)))  # type: ignore[arg-type]
 
-    def _drawn(self, t: Tensor) -> Tensor:
+    def _with_noise(self, t: Tensor) -> Tensor:
         return self.perturb(t) if self.noise > 0 and self.training else t
 
     def perturb(self, t: Tensor, random: torch.Generator | None = None) -> Tensor:

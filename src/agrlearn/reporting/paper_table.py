@@ -8,7 +8,7 @@ from typing import Literal
 from agrlearn.evaluation.statistics import Mean
 from agrlearn.studies.paper.cells import FOLD_1, CellResult
 from agrlearn.studies.paper.experiments import Experiment, Row
-from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
+from agrlearn.studies.paper.lines import Line, ProtocolLine, describe_divergences, summarize, summarize_protocols
 from agrlearn.studies.paper.scales import PAPER, Scale
 
 Verdict = Literal["agrees", "better", "worse", "open"]
@@ -68,7 +68,7 @@ def published_table(
                 name,
                 tuple(_compare(line, base, smaller_is_better, judged=scale is PAPER) for line in mine),
                 tuple(row.label for row in rows if row.block == name and row.label not in told),
-                tell_divergences(diverged, name),
+                describe_divergences(diverged, name),
                 tuple(line for line in protocols if line.block == name),
             )
         )

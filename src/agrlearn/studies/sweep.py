@@ -25,7 +25,7 @@ _LISTS = ("seeds", "grid", "trials")
 
 
 class TrialSettings(BaseModel):
-    """What `agrlearn train` is told, but for the seed and the run directory."""
+    """All options of `agrlearn train` that decide what is trained, without the seed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,7 +33,13 @@ class TrialSettings(BaseModel):
     fold: Annotated[int, Field(ge=1)] = 2
     network: str | None = None
     net: dict[str, str | int | float | bool] = {}
+    data_dir: str | None = None
     validation_fraction: float = 0.1
+    image_size: int | None = None
+    text_column: str | None = None
+    label_column: str | None = None
+    skip_bad: bool = False
+    precision: str = "32-true"
     recipe: Recipe = Recipe()
 
 

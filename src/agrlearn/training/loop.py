@@ -17,7 +17,7 @@ from agrlearn.data.labelled import (
     check_range,
     check_same_classes,
     check_several_classes,
-    told_of_lost_workers,
+    explain_lost_workers,
     unwrapped,
 )
 from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
@@ -27,7 +27,7 @@ from agrlearn.information.critics import Critic
 from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
-from agrlearn.ranks import any_rank, on_rank_zero, synchronized_batch_norm, told_of_lost_ranks, world_size
+from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchronized_batch_norm, world_size
 from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
@@ -39,11 +39,11 @@ from agrlearn.training.parts import mean_log_groups
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import (
+    explain_single_groups,
     learning_rate_at,
     make_optimizer,
     make_regularizer,
     set_learning_rate,
-    told_of_single_groups,
 )
 from agrlearn.training.state import EpochTotals, TrainingState
 from agrlearn.training.step import train_step
@@ -169,7 +169,7 @@ def _train(
     looked = time.perf_counter()
     with (
         keep_streams(engine.device), deferred_interrupt() as interrupt, bar, synchronized_batch_norm(network),
-        told_of_lost_ranks(run is not None), told_of_lost_workers(), told_of_single_groups(),
+        explain_lost_ranks(run is not None), explain_lost_workers(), explain_single_groups(),
     ):  # fmt: skip
         while state.epoch < recipe.epochs and not state.out_of_patience:
             started = saved = time.perf_counter()

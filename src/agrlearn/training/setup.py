@@ -89,7 +89,7 @@ def _fresh_critic(
 
 
 @contextmanager
-def told_of_single_groups() -> Iterator[None]:
+def explain_single_groups() -> Iterator[None]:
     """Within this block, a batch that is too small for batch normalisation is told in a sentence."""
     try:
         yield

@@ -70,7 +70,7 @@ def collect_divergences(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str
     return {key: sentences for key, sentences in found.items() if sentences}
 
 
-def tell_divergences(diverged: Mapping[tuple[str, str], Sequence[str]], block: str) -> tuple[str, ...]:
+def describe_divergences(diverged: Mapping[tuple[str, str], Sequence[str]], block: str) -> tuple[str, ...]:
     """A sentence for each row of `block` of which runs diverged."""
     return tuple(
         f"{label}, {len(sentences)} of its seeds: {sentences[0]}"

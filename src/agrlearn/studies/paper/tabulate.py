@@ -11,7 +11,7 @@ from agrlearn.evaluation.statistics import Mean
 from agrlearn.files import markdown_table, to_json, write_atomically
 from agrlearn.studies.paper.cells import CellResult
 from agrlearn.studies.paper.experiments import Experiment, Row
-from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols, tell_divergences
+from agrlearn.studies.paper.lines import Line, ProtocolLine, describe_divergences, summarize, summarize_protocols
 from agrlearn.studies.paper.scales import Scale
 
 
@@ -82,7 +82,7 @@ def _markdown(
             parts.append(markdown_table(HEADER, rows_told))
         if missing:
             parts.append(f"Not run: {'; '.join(missing)}.\n")
-        parts += [f"Diverged: {told}.\n" for told in tell_divergences(diverged, block)]
+        parts += [f"Diverged: {told}.\n" for told in describe_divergences(diverged, block)]
         ways = [line for line in protocols if line.block == block]
         if ways:
             header = ("", "prediction", what.lower() + " %", "NLL", "ECE", "heads disagree", "multiply-adds")
