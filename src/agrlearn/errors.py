@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 Value = TypeVar("Value")
+_LONGEST_NAME = 200
 
 
 class AgrLearnError(Exception):
@@ -56,6 +57,8 @@ def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
     """
     if name in catalogue:
         return catalogue[name]
+    if len(name) > _LONGEST_NAME:  # from a file of somebody's; to compare it would take long, too
+        name = f"{name[:_LONGEST_NAME]}…"
     close = difflib.get_close_matches(name, catalogue, n=1)
     hint = f"did you mean {close[0]!r}? The" if close else "the"
     raise UnknownNameError(f"no {kind} is called {name!r}; {hint} choices are: {', '.join(catalogue)}")

@@ -107,9 +107,14 @@ def _create(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY, 0o666), "wb")
 
 
+def resolve_output(path: Path) -> Path:
+    """Where a file goes that the user has named: through a link of theirs, but not through one in a run directory."""
+    return path if (path.parent / "run.json").exists() else path.resolve()
+
+
 def write_output(path: Path, content: bytes | str | Iterable[str]) -> None:
-    """Write a file that the user has named: through a link of theirs, or into a pipe or device. Folders are made."""
-    path = path.resolve()
+    """Write a file that the user has named, or into a pipe or device. Missing folders are made."""
+    path = resolve_output(path)
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
             file.writelines(_pieces(content))

@@ -81,6 +81,16 @@ def test_predictions_go_into_the_working_directory_and_through_no_link(kind, run
     assert (run.parent / "predictions.csv").read_text().startswith("object,where,prediction")
 
 
+@pytest.mark.parametrize("kind", LINKS)
+def test_an_output_named_within_a_run_directory_goes_through_no_link(kind, run, victim):  # noqa: F811
+    for name in ("p.csv", "r.html", "m.onnx"):
+        LINKS[kind](run / name, victim)
+    assert agrlearn("predict", "run", "t.csv", "--output", "run/p.csv", folder=run.parent).code == 0
+    assert agrlearn("report", "run", "--output", "run/r.html", folder=run.parent).code == 0
+    assert agrlearn("export", "run", "run/m.onnx", folder=run.parent, patience=120).code == 0
+    assert victim.read_text() == "mine\n"
+
+
 def test_many_runs_are_not_led_out_of_their_folder(run, victim):  # noqa: F811
     (run.parent / "sweep.toml").write_text('data = "t.csv"\nseeds = 1\n[recipe]\nepochs = 1\n')
     (run.parent / "many").mkdir()
@@ -193,6 +203,19 @@ def test_nested_cells_are_refused_row_by_row(tmp_path):
     refused(agrlearn("train", "t.jsonl", folder=tmp_path), "row 1", "instead of a text or a number")
     outcome = agrlearn("train", "t.jsonl", "--skip-bad", folder=tmp_path, patience=120)
     assert (outcome.code, outcome.peak < GIBIBYTE) == (2, True)
+
+
+@pytest.mark.parametrize("place", ["network", "option", "column"])
+def test_enormous_names_keep_nobody_waiting(place, run):  # noqa: F811
+    long = "wx" * 5_000_000
+    if place == "column":
+        change_note(run, preparation={"kind": "table", "columns": [long, "z"], "label": "label"})
+    else:
+        told = {"network": "mlp", "object_shape": [2], "num_classes": 2, "fold": 2, "width": 8}
+        told |= {"network": long} if place == "network" else {long: 3}
+        retell(run / "network.safetensors", description=json.dumps(told))
+    sentence = refused(agrlearn("predict", "run", "t.csv", folder=run.parent))
+    assert len(sentence) < 1000
 
 
 @pytest.mark.slow

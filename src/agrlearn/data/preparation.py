@@ -12,6 +12,11 @@ LARGEST_SIZE = 4096
 _LONGEST_SENTENCE = 2**22  # words; no row of a table can hold more
 
 
+LONGEST_COLUMN = 1000
+"""Characters in the name of a column."""
+_Column = Annotated[str, Field(max_length=LONGEST_COLUMN)]
+
+
 class _Known(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -27,8 +32,8 @@ class _Images(_Known):
 
 class _Sentences(_Known):
     kind: Literal["text"]
-    text: str
-    label: str | None
+    text: _Column
+    label: _Column | None
     words: list[str]
     length: Annotated[int, Field(ge=1, le=_LONGEST_SENTENCE)]
     cleaning: Literal["kim", "any-script"] = "kim"  # earlier versions did not write it
@@ -36,8 +41,8 @@ class _Sentences(_Known):
 
 class _Vectors(_Known):
     kind: Literal["table"]
-    columns: Annotated[list[str], Field(min_length=1)]
-    label: str | None
+    columns: Annotated[list[_Column], Field(min_length=1)]
+    label: _Column | None
 
 
 _PREPARATION: TypeAdapter = TypeAdapter(_Nothing | _Images | _Sentences | _Vectors)

@@ -12,6 +12,7 @@ import numpy
 from torch import Tensor
 
 from agrlearn.data.arrays import objects_from_array
+from agrlearn.data.preparation import LONGEST_COLUMN
 from agrlearn.data.sources import BadObject, Part, Place, Source, refuse_growth
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, look_up
@@ -60,6 +61,8 @@ def read_table(
     remarks = []
     known = preparation or {}
     names = list(rows[0][1])
+    if any(len(name) > LONGEST_COLUMN for name in names):
+        raise DataError(f"{path} has a column whose name is longer than {LONGEST_COLUMN:,} characters; is it a table?")
     numbers = [name for name in names if _ROW_NUMBERS.fullmatch(name) and name not in (text_column, label_column)]
     if numbers and not known and len(numbers) < len(names):
         # They tell the class of a sorted table, and nothing of new data.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import RunError
+from agrlearn.files import resolve_output
 from agrlearn.grouping import replicate
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -48,7 +49,7 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
     inputs = replicate(objects, network.fold) if groups else objects
     assert isinstance(inputs, Tensor)
     inputs = inputs.contiguous()
-    path = path.resolve()
+    path = resolve_output(path)
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is not a file; name one to write the model to")
     path.parent.mkdir(parents=True, exist_ok=True)

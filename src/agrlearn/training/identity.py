@@ -25,7 +25,8 @@ from agrlearn.training.recipe import Recipe
 
 RUN_FORMAT = "agrlearn-run-2"
 
-Text = Annotated[str, Field(max_length=10_000)]
+LONGEST_TEXT = 10_000
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 """A name or a value in a file that somebody may have tampered with."""
 
 
@@ -153,7 +154,7 @@ def identity_of(
         initial_seed=network.initial_seed,
         training_data=_fingerprint(train_set),
         validation_data=None if validation_set is None else _fingerprint(validation_set),
-        augmentation=None if augment is None else _told(augment),
+        augmentation=None if augment is None else _told(augment)[:LONGEST_TEXT],
         critic=None if critic is None else _layers(critic),
     )
 

@@ -31,7 +31,7 @@ from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchroni
 from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
-from agrlearn.training.identity import identity_of, note_data
+from agrlearn.training.identity import LONGEST_TEXT, identity_of, note_data
 from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.mixup import mix_groups
@@ -127,7 +127,7 @@ def fit(
 def _notes(train_set: Dataset, validation_set: Dataset | None, command: str | None) -> dict[str, Any]:
     """What a run directory tells beside what the run is."""
     data = note_data(train_set, validation_set)
-    return {"data": None if data is None else data.model_dump(), "command": command}
+    return {"data": None if data is None else data.model_dump(), "command": command and command[:LONGEST_TEXT]}
 
 
 def _claim(run: RunDirectory, on_claim: Callable[[Path], None] | None) -> dict[str, Any] | None:
