@@ -41,7 +41,7 @@ def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
 
     Afterwards they go on as if nothing had been drawn. There is one such stream for all threads, so these take turns.
     """
-    with keep_streams(device), _TURN:
+    with _TURN, keep_streams(device):
         seed_torch(seed, device)
         yield
 

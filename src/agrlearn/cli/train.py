@@ -80,7 +80,7 @@ def train(
     report
         Write report.html into the run directory at the end.
     lines
-        No option, but for other commands: where there is no terminal, tell now and then how far the training is.
+        For other commands alone: where there is no terminal, print now and then how far the training is.
     """
     from rich.console import Console
 

@@ -14,7 +14,7 @@ from agrlearn.errors import DataError
 
 _CHANNEL_COUNTS = (1, 3, 4)
 _ROWS_AT_ONCE = 4096
-_LARGE, _SQUEEZED = 2**28, 100  # bytes, and times: what is both is no data, but made to fill the memory
+_LARGE, _SQUEEZED = 2**28, 100  # bytes, and times: a file beyond both is a decompression bomb
 
 
 def objects_from_array(array: Any, *, origin: str = "the data set") -> Tensor:

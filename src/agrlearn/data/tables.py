@@ -22,7 +22,7 @@ _LABEL_NAMES = ("label", "labels", "class", "target", "category", "y")  # the su
 _ROW_NUMBERS = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")  # as pandas calls the column of its row numbers
 _ROWS_TO_GUESS_FROM = 200
 _LONGEST_ROW = 2**23  # bytes
-_MANY_CELLS, _CELLS_A_BYTE = 2**20, 20  # a parquet file with more of both is no data, but made to fill the memory
+_MANY_CELLS, _CELLS_A_BYTE = 2**20, 20  # a parquet file beyond both is a bomb
 Rows = list[tuple[int, dict[str, Any]]]
 """Each row with its number in the file, from 1."""
 Made = tuple[Tensor, Rows, dict[str, Any]]

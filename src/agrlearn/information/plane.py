@@ -14,7 +14,7 @@ from agrlearn.errors import ShapeError
 
 
 def gaussian_scores(t: Tensor, means: Tensor, noise: float) -> Tensor:
-    """log p(t_i | x_j), but for a constant: (samples, features) draws and means -> (samples, samples).
+    """log p(t_i | x_j) up to a constant: (samples, features) draws and means -> (samples, samples).
 
     >>> gaussian_scores(torch.tensor([[1.0], [2.0]]), torch.zeros(2, 1), 0.5)
     tensor([[-2., -2.],
