@@ -20,9 +20,11 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol, takes
-from agrlearn.seeding import seeded
+from agrlearn.seeding import generator, seeded
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
+
+_OF_RECIPE = ("epochs", "batch_size", "learning_rate", "optimizer", "weight_decay", "schedule", "alpha")
 
 
 class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
@@ -109,7 +111,10 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         data = data.subset(_canonical_order(data))
         train, held_out = data, None
         if self.early_stopping:
-            train, held_out = _split(data, self.validation_fraction, seed)
+            if not 0 < self.validation_fraction < 1:
+                raise RecipeError(f"validation_fraction is a share between 0 and 1, got {self.validation_fraction}")
+            drawn = data.draw(self.validation_fraction, generator(seed))
+            train, held_out = data.without(drawn), data.subset(drawn)
         # Only contextual prediction needs the training objects; without them the estimator stays small.
         self._context = first_tensor(train.objects) if takes(self.protocol, "context") else None
         self._protocol()  # one that cannot be had is told before training
@@ -131,8 +136,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
                 "slot-blind; use protocol='replicated', or for sentences network='sentence-lstm'"
             )
         recipe = Recipe(
-            epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate, optimizer=self.optimizer,
-            weight_decay=self.weight_decay, schedule=self.schedule, alpha=self.alpha, seed=seed,
+            **{name: getattr(self, name) for name in _OF_RECIPE}, seed=seed,
             patience=self.patience if self.early_stopping else None,
         )  # fmt: skip
         self.history_ = fit(self.network_, train, recipe, held_out, progress=self.verbose)
@@ -216,14 +220,3 @@ def _canonical_order(data: LabelledSet) -> Tensor:
     rows = first_tensor(data.objects).flatten(1).numpy()
     keys = [] if data.weights is None else [data.weights.numpy()]
     return torch.from_numpy(numpy.lexsort([*keys, data.labels.numpy(), *rows.T[::-1]]).copy())
-
-
-def _split(data: LabelledSet, fraction: float, seed: int) -> tuple[LabelledSet, LabelledSet]:
-    from sklearn.model_selection import train_test_split
-
-    if not 0 < fraction < 1:
-        raise RecipeError(f"validation_fraction is a share between 0 and 1, got {fraction}")
-    train, held_out = train_test_split(
-        numpy.arange(len(data)), test_size=fraction, stratify=data.labels, random_state=seed
-    )
-    return data.subset(torch.from_numpy(train)), data.subset(torch.from_numpy(held_out))

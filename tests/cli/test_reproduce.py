@@ -3,11 +3,10 @@
 import pytest
 
 from agrlearn.cli import main
-from agrlearn.errors import DataError, TrainingError
-from agrlearn.runs.many import Resources
+from agrlearn.errors import DataError
+from agrlearn.runs import train
 from agrlearn.studies.paper import reproduce
-from agrlearn.studies.paper.cells import Cell
-from agrlearn.training.recipe import Recipe
+from agrlearn.studies.paper.results import Folders, pending
 
 
 def call(tmp_path, *arguments):
@@ -39,53 +38,24 @@ def test_data_that_cannot_be_had_are_left_out_with_the_reason(tmp_path, capsys, 
     def refuse(name, **options):
         raise DataError(f"there is no {name} here")
 
-    monkeypatch.setattr("agrlearn.studies.paper.running.open_source", refuse)
+    monkeypatch.setattr(train, "open_source", refuse)
     with pytest.raises(SystemExit) as leaving:
         call(tmp_path, "table1", "--scale", "small", "--seeds", "1")
     assert leaving.value.code == 2
     told, error = capsys.readouterr()
-    assert "nothing could be run for want of cifar-10 and cifar-100" in error
+    assert "nothing could be run: cifar-10 and cifar-100 cannot be had" in error
     assert "there is no cifar-10 here" in told
     assert "there is no cifar-100 here" in told
     assert "Not run: fold 1; fold 1, α = 0.7" in (tmp_path / "results" / "table1-small.md").read_text()
 
 
-def test_a_failed_run_is_told_and_the_others_go_on(tmp_path):
-    good = Cell(dataset="digits", network="small-cnn", share=0.1, recipe=Recipe(epochs=1))
-    bad = good.model_copy(update={"options": {"width": -1}})
-    outcomes = {}
-    reproduce.run_tasks(
-        [reproduce.Task("bad", bad, 0), reproduce.Task("good", good, 0)], tmp_path / "cells", tmp_path / "runs",
-        Resources(), on_done=lambda task, outcome: outcomes.update({task.label: outcome}),
-    )  # fmt: skip
-    assert "width of small-cnn" in str(outcomes["bad"])
-    assert outcomes["good"].seed == 0
-    assert len(list((tmp_path / "cells").iterdir())) == 1
-
-
-def test_a_cell_that_another_command_has_finished_meanwhile_is_not_run_again(tmp_path):
-    cell = Cell(dataset="digits", network="small-cnn", share=0.1, recipe=Recipe(epochs=1))
-    outcomes = []
-    for _ in range(2):
-        reproduce.run_tasks(
-            [reproduce.Task("twice", cell, 0)], tmp_path / "cells", tmp_path / "runs", Resources(),
-            on_done=lambda task, outcome: outcomes.append(outcome),
-        )  # fmt: skip
-    assert [outcome.seed for outcome in outcomes] == [0, 0]
-    assert outcomes[0].seconds == pytest.approx(outcomes[1].seconds, rel=1e-6)
-
-
-def test_a_run_that_diverged_is_told_in_the_table_and_not_tried_again(tmp_path, capsys, monkeypatch):
-    def diverge(cell, seed, runs, data_dir):
-        raise TrainingError("J was not finite")
-
+def test_a_run_that_diverged_is_shown_in_the_table_and_not_tried_again(tmp_path, capsys):
     rows = reproduce.choose_rows(["table6"], "smoke", ["Movie Review, CNN: fold 2"])["table6"]
-    cells = tmp_path / "results" / "cells"
-    (task,) = reproduce.pending(rows, 1, cells)
-    monkeypatch.setattr(reproduce, "run_cell", diverge)
-    with pytest.raises(TrainingError):
-        reproduce._run_and_save(reproduce._Job(task, cells, tmp_path / "runs", None))
-    assert reproduce.pending(rows, 1, cells) == []
+    folders = Folders(tmp_path / "results" / "cells")
+    (job,) = pending(rows, 1, folders)
+    folders.cells.mkdir(parents=True)
+    job.divergence_file.write_text("J was not finite\n")
+    assert pending(rows, 1, folders) == []
     call(tmp_path, "table6", "--scale", "smoke", "--seeds", "1", "--cells", "Movie Review, CNN: fold 2")
     assert "to do" not in capsys.readouterr().out
     text = (tmp_path / "results" / "table6-smoke.md").read_text()
@@ -120,8 +90,8 @@ def test_what_a_user_can_mend_is_told_in_a_sentence(tmp_path, capsys, arguments,
 
 
 def test_paper_scale_asks_before_it_starts(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reproduce, "missing_data", lambda tasks, data_dir: {})
-    monkeypatch.setattr(reproduce, "estimate_seconds", lambda cell, data_dir: 9 * 86400.0)
+    monkeypatch.setattr(reproduce, "missing_data", lambda jobs: {})
+    monkeypatch.setattr(reproduce, "estimate_seconds", lambda spec, data_dir: 9 * 86400.0)
     monkeypatch.setattr("builtins.input", lambda question: "n")
     call(tmp_path, "table1", "--scale", "paper", "--cells", "CIFAR-10: fold 1")
     assert "7 runs to do: about 63 core-days" in capsys.readouterr().out

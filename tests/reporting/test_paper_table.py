@@ -9,8 +9,9 @@ from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.reporting.collect import report_of_experiment
 from agrlearn.reporting.page import render
 from agrlearn.reporting.paper_table import agreement
-from agrlearn.studies.paper.cells import CellResult, Point, ProtocolScores
+from agrlearn.runs.result import FinishedRun, Point, ProtocolScores, RunResult
 from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.results import CellResult
 from agrlearn.studies.paper.scales import SCALES
 
 
@@ -43,11 +44,10 @@ def test_numbers_that_truly_agree_are_called_so_nineteen_times_in_twenty():
 
 def result(row, seed: int, error: float, information: float | None = None) -> CellResult:
     points = tuple(Point(epoch, 100 * epoch, 1.0 / epoch, 0.1, error, 0.3, information) for epoch in (1, 2))
-    return CellResult(
-        row.cell.model_dump(mode="json", exclude_defaults=True), seed, (error,),
-        {"Replicated": ProtocolScores(error, 0.3, 0.1, 0.2, 0.0, 20.0)}, points, 10, 30, 200, 1.0,
-        {"torch": "2"}, "cpu",
-    )  # fmt: skip
+    scores = {"Replicated": ProtocolScores(error, 0.3, 0.1, 0.2, 0.0, 20.0)}
+    left = RunResult(scores, points, 10, 30, 200, 1.0, "cpu")
+    run = FinishedRun(format="", versions={"torch": "2"}, spec=row.spec.with_seed(seed), result=left)
+    return CellResult(run, (error,))
 
 
 def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
@@ -76,7 +76,7 @@ def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
 
 def test_j_is_drawn_beside_the_log_of_the_groups_that_it_saw():
     experiment, scale = EXPERIMENTS["table1"], SCALES["small"]
-    rows = [row for row in experiment.rows(scale) if row.cell.fold == 2 and row.cell.recipe.alpha > 0][:1]
+    rows = [row for row in experiment.rows(scale) if row.spec.fold == 2 and row.spec.recipe.alpha > 0][:1]
     results = {(row.block, row.label): [result(row, 0, 0.1, information=2.0)] for row in rows}
     report = report_of_experiment(experiment, scale, rows, results, {}, "agrlearn reproduce table1")
     [penalty] = [chart for chart in report.training if chart.id == "penalty"]

@@ -8,6 +8,9 @@ from agrlearn.cli.options import WholeNumber
 
 if TYPE_CHECKING:
     from agrlearn.reporting.collect import Report
+    from agrlearn.runs.many import Job
+
+_MOST_WORKERS = 4
 
 
 def demo(
@@ -36,18 +39,27 @@ def demo(
     report
         Write report.html beside the table.
     """
+    import os
+
     from rich.console import Console
     from rich.table import Table
 
+    from agrlearn.cli.many import run_and_show
     from agrlearn.errors import RecipeError
     from agrlearn.reporting.make import REPORT_FILE, end_with_report
-    from agrlearn.runs.many import one_thread
-    from agrlearn.studies.demo import HEADER, as_cells, run_demo
+    from agrlearn.runs.jobs import Resources, one_thread
+    from agrlearn.studies.demo import HEADER, as_cells, demo_jobs, write_demo
 
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs per network and at least 1, got {seeds}")
+    console = Console(markup=False)
+    jobs = demo_jobs(run_dir, seeds=seeds, epochs=epochs, fresh=fresh)
+    to_do = [job for job in jobs if fresh or job.finished() is None]
+    failures = run_and_show(to_do, Resources(workers=min(_MOST_WORKERS, os.cpu_count() or 1)), console)
+    if failures:
+        raise RecipeError(f"the demo cannot be shown: {failures[0]}")
     with one_thread():
-        rows = run_demo(run_dir, seeds=seeds, epochs=epochs, fresh=fresh)
+        rows = write_demo(jobs, run_dir)
     table = Table(title=f"digits: 898 to train on, 899 to test on; mean ± standard error of {seeds} seeds")
     for position, name in enumerate(HEADER):
         table.add_column(name, justify="left" if position < 2 else "right")
@@ -57,20 +69,18 @@ def demo(
             table.add_section()
             before = row.setting
         table.add_row(*as_cells(row))
-    console = Console(markup=False)
     # Piped into a file there is no width to fit: keep every cell whole.
     console.print(table) if console.is_terminal else Console(width=200, markup=False).print(table)
     console.print(f"The runs, table.md and results.json are in {run_dir}", soft_wrap=True)
     if report:
         with one_thread():
-            end_with_report(run_dir / REPORT_FILE, lambda: _report(run_dir, seeds, epochs))
+            end_with_report(run_dir / REPORT_FILE, lambda: _report(jobs, run_dir, seeds, epochs))
 
 
-def _report(run_dir: Path, seeds: int, epochs: int) -> "Report":
+def _report(jobs: "list[Job]", run_dir: Path, seeds: int, epochs: int) -> "Report":
     from agrlearn.reporting.make import Reporter
     from agrlearn.runs.facts import read_facts
-    from agrlearn.studies.demo import run_directories
 
-    facts = [read_facts(folder) for folder in run_directories(run_dir, seeds)]
+    facts = [read_facts(job.run_dir) for job in jobs]
     command = f"agrlearn demo --seeds {seeds} --epochs {epochs} --run-dir {shlex.quote(str(run_dir))}"
     return Reporter("digits", dial=True).report(facts, "Aggregated Learning on small digits", command=command)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from agrlearn.data.sources import Source
 
 _PATIENCE = timedelta(minutes=10)
-BAD_FILE = "left_out.tsv"
 _command_line = ""
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
@@ -57,18 +56,6 @@ def print_remarks(source: "Source", bad_file: Path | None = None) -> None:
         print(f"{source.name}: {remark}")
     if source.bad:
         print(f"{source.left_out}{f', listed in {bad_file}' if bad_file else ''}")
-
-
-def list_bad(source: "Source", file: Path) -> None:
-    """List what was left out of the source and why; where nothing was, an earlier list is removed."""
-    from agrlearn.files import spreadsheet_cell, write_atomically
-
-    if source.bad:
-        write_atomically(
-            file, (f"{spreadsheet_cell(bad.where)}\t{spreadsheet_cell(bad.reason)}\n" for bad in source.bad)
-        )
-    else:
-        file.unlink(missing_ok=True)
 
 
 def set_command_line(arguments: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter, Token
 
 if TYPE_CHECKING:
-    from agrlearn.runs.many import Resources
+    from agrlearn.runs.jobs import Resources
 
 
 def _whole_number(type_: type, tokens: Sequence[Token]) -> int:
@@ -62,6 +62,6 @@ class ResourceOptions:
     """How often a run is tried again whose process died."""
 
     def resources(self) -> "Resources":
-        from agrlearn.runs.many import Resources
+        from agrlearn.runs.jobs import Resources
 
         return Resources(self.engine, self.workers, self.address, self.cpus, self.gpus, self.retries)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from agrlearn.cli.engine import BAD_FILE
 from agrlearn.cli.options import PredictionOptions
 
 if TYPE_CHECKING:
@@ -46,7 +45,8 @@ def predict(
     output
         The CSV file to write; by default predictions.csv in the working directory.
     """
-    from agrlearn.cli.engine import list_bad, print_remarks, start_engine
+    from agrlearn.cli.engine import print_remarks, start_engine
+    from agrlearn.data.sources import BAD_FILE
     from agrlearn.files import write_atomically, write_output
     from agrlearn.grouping import count_objects
     from agrlearn.prediction.predict import predict_in_blocks
@@ -68,7 +68,7 @@ def predict(
         for _ in lines:  # its share of the work
             pass
         return
-    list_bad(source, left_out)
+    source.list_bad(left_out)
     (write_output if output else write_atomically)(file, lines)
     print(f"{count_objects(part.objects):,} predictions in {file}")
 

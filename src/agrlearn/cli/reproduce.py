@@ -12,8 +12,7 @@ from agrlearn.cli.options import ResourceOptions, WholeNumber
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agrlearn.runs.many import Resources
-    from agrlearn.studies.paper.reproduce import Task
+    from agrlearn.runs.many import Job
 
 _DEFAULTS = ResourceOptions()
 _HOUR, _DAY = 3600, 86400
@@ -62,9 +61,10 @@ def reproduce(
     """
     from rich.console import Console
 
+    from agrlearn.cli.many import run_and_show
     from agrlearn.errors import DataError, RecipeError
     from agrlearn.studies.paper import reproduce as engine
-    from agrlearn.studies.paper.lines import collect
+    from agrlearn.studies.paper.results import CELLS_FOLDER, Folders, collect, pending
 
     seeds = (7 if scale == "paper" else 3) if seeds is None else seeds
     if seeds < 1:
@@ -72,27 +72,26 @@ def reproduce(
     given = resources.resources()
     console = Console(markup=False)
     rows = engine.choose_rows([table], scale, cells or [])
-    done = results / engine.CELLS_FOLDER
+    folders = Folders(results / CELLS_FOLDER, runs, data_dir)
     everything = [row for found in rows.values() for row in found]
-    tasks = [] if only_write else engine.pending(everything, seeds, done)
-    missing = engine.missing_data(tasks, data_dir)
-    for dataset, reason in missing.items():
-        console.print(f"Left out, for want of {dataset}: {reason}", soft_wrap=True)
-        tasks = [task for task in tasks if task.cell.dataset != dataset]
-    if tasks:
-        _print_cost(console, tasks, given.workers, data_dir)
+    jobs = [] if only_write else pending(everything, seeds, folders)
+    missing = engine.missing_data(jobs)
+    for data, reason in missing.items():
+        console.print(f"Left out because {data} is missing: {reason}", soft_wrap=True)
+        jobs = [job for job in jobs if job.spec.data != data]
+    failures: list[str] = []
+    if jobs:
+        _print_cost(console, jobs, given.workers)
         if scale == "paper" and not yes and not _agreed():
             return
-        failures = _run(console, tasks, done, runs, given, data_dir)
-    else:
-        failures = 0
+        failures = run_and_show(jobs, given, console)
     _write(console, list(rows), scale, seeds, results)
-    if missing and not any(collect(everything, done).values()):
-        raise DataError(f"nothing could be run for want of {' and '.join(missing)}, as told above")
+    if missing and not any(collect(everything, folders.cells).values()):
+        raise DataError(f"nothing could be run: {' and '.join(missing)} cannot be had, for the reasons above")
     if failures:
         raise RecipeError(
-            f"{failures} of {len(tasks)} runs failed, as told above; the same command tries those again that did not "
-            "diverge"
+            f"{len(failures)} of {len(jobs)} runs failed, for the reasons above; the same command tries those again "
+            "that did not diverge"
         )
 
 
@@ -105,59 +104,27 @@ def _agreed() -> bool:
         raise RecipeError("there is no one to ask before a run at paper scale; pass --yes to go on") from None
 
 
-def _print_cost(console: "Console", tasks: "list[Task]", workers: int, data_dir: Path | None) -> None:
+def _print_cost(console: "Console", jobs: "list[Job]", workers: int) -> None:
     import torch
     from rich.progress import track
 
-    from agrlearn.runs.many import one_thread
+    from agrlearn.runs.jobs import one_thread
     from agrlearn.studies.paper.reproduce import estimate_seconds
 
-    cells = {task.cell.key(): task.cell for task in tasks}
-    runs = Counter(task.cell.key() for task in tasks)
+    settings = {job.spec.key(): job for job in jobs}
+    runs = Counter(job.spec.key() for job in jobs)
     with one_thread():
         seconds = sum(
-            runs[key] * estimate_seconds(cell, data_dir)
-            for key, cell in track(cells.items(), "timing a few steps", console=console, transient=True)
+            runs[key] * estimate_seconds(job.spec, job.data_dir)
+            for key, job in track(settings.items(), "timing a few steps", console=console, transient=True)
         )
     unit, value = ("days", seconds / _DAY) if seconds > 2 * _DAY else ("hours", seconds / _HOUR)
     kind = "GPU" if torch.cuda.is_available() else "core"
     console.print(
-        f"{len(tasks)} runs to do: about {value:.2g} {kind}-{unit}, {value / workers:.2g} {unit} with "
+        f"{len(jobs)} runs to do: about {value:.2g} {kind}-{unit}, {value / workers:.2g} {unit} with "
         f"--workers {workers}",
         soft_wrap=True,
     )
-
-
-def _run(
-    console: "Console", tasks: "list[Task]", done: Path, runs: Path, resources: "Resources", data_dir: Path | None
-) -> int:  # fmt: skip
-    """Run the tasks with a bar; returns how many failed."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from agrlearn.studies.paper.cells import CellResult
-    from agrlearn.studies.paper.reproduce import run_tasks
-
-    failures = 0
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        progress = bar.add_task("runs", total=len(tasks))
-
-        def on_done(task: "Task", outcome: "CellResult | Exception") -> None:
-            nonlocal failures
-            bar.advance(progress)
-            if isinstance(outcome, CellResult):
-                told = f"error {100 * outcome.test_errors[-1]:.2f} % ({outcome.seconds:,.0f} s)"
-            else:
-                failures += 1
-                told = f"failed: {type(outcome).__name__}: {outcome}"
-            bar.console.print(f"{task.label}: {told}", soft_wrap=True)
-
-        try:
-            run_tasks(tasks, done, runs, resources, data_dir=data_dir, on_done=on_done)
-        except KeyboardInterrupt:
-            console.print("Stopped. The same command goes on from here.")
-            raise SystemExit(130) from None
-    return failures
 
 
 def _write(console: "Console", names: list[str], scale: str, seeds: int, results: Path) -> None:
@@ -165,8 +132,8 @@ def _write(console: "Console", names: list[str], scale: str, seeds: int, results
     from agrlearn.reporting.collect import report_of_experiment
     from agrlearn.reporting.make import end_with_report
     from agrlearn.studies.paper.experiments import EXPERIMENTS
-    from agrlearn.studies.paper.lines import collect, collect_divergences
-    from agrlearn.studies.paper.reproduce import CELLS_FOLDER, choose_rows
+    from agrlearn.studies.paper.reproduce import choose_rows
+    from agrlearn.studies.paper.results import CELLS_FOLDER, collect, collect_divergences
     from agrlearn.studies.paper.scales import SCALES
     from agrlearn.studies.paper.tabulate import write_tables
 

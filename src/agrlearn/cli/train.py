@@ -12,10 +12,10 @@ from agrlearn.errors import RecipeError, look_up
 from agrlearn.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from agrlearn.data.labelled import LabelledSet
-    from agrlearn.data.sources import Source
     from agrlearn.networks.aggregated import AggregatedClassifier
     from agrlearn.reporting.collect import Report
+    from agrlearn.runs.spec import RunSpec
+    from agrlearn.runs.train import RunData
 
 _DEFAULTS = Recipe()
 
@@ -37,7 +37,6 @@ def train(
     fresh: bool = False,
     precision: str = "32-true",
     report: bool = True,
-    lines: Annotated[bool, Parameter(parse=False)] = True,
     recipe: Annotated[Recipe, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Train a network that classifies FOLD objects in one pass.
@@ -79,50 +78,42 @@ def train(
         32-true, 16-mixed, bf16-mixed or 64-true.
     report
         Write report.html into the run directory at the end.
-    lines
-        For other commands alone: where there is no terminal, print now and then how far the training is.
     """
     from rich.console import Console
 
-    from agrlearn.cli.engine import BAD_FILE, command_line, list_bad, print_remarks, start_engine
-    from agrlearn.data.datasets import open_source
+    from agrlearn.cli.engine import command_line, print_remarks, start_engine
+    from agrlearn.data.sources import BAD_FILE
     from agrlearn.evaluation.evaluate import evaluate
     from agrlearn.networks.cost import count_parameters
     from agrlearn.networks.outside import comes_from_file
     from agrlearn.ranks import on_rank_zero
     from agrlearn.reporting.make import REPORT_FILE, end_with_report
+    from agrlearn.runs.spec import RunSpec
+    from agrlearn.runs.train import make_network, open_data, train_run
     from agrlearn.training.checkpoint import clear_run
-    from agrlearn.training.loop import fit
 
-    source = open_source(
-        data,
-        data_dir=data_dir,
-        image_size=image_size,
-        text_column=text_column,
-        label_column=label_column,
-        skip_bad=skip_bad,
-    )
+    spec = RunSpec(
+        data=data, fold=fold, network=network, validation_fraction=validation_fraction, image_size=image_size,
+        text_column=text_column, label_column=label_column, skip_bad=skip_bad, precision=precision, recipe=recipe,
+    )  # fmt: skip
+    found = open_data(spec, data_dir)
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
-    print_remarks(source, folder / BAD_FILE)
-    train_set, validation_set = source.split(validation_fraction)
-    built = _build(network, net or {}, train_set, source.preparation, fold, recipe.seed)
+    print_remarks(found.source, folder / BAD_FILE)
+    spec = spec.model_copy(update={"net": _typed_options(spec, found, net or {})})
+    built = make_network(spec, found)
     engine = start_engine(precision)
     console = Console(quiet=not engine.is_global_zero, markup=False)
     if fresh:
         on_rank_zero(lambda: clear_run(folder))
     console.print(
-        f"{len(train_set):,} objects of {train_set.num_classes} classes · fold {fold} · "
+        f"{len(found.train):,} objects of {found.train.num_classes} classes · fold {fold} · "
         f"{count_parameters(built):,} parameters · {folder}",
         soft_wrap=True,
     )
     if built.conversion is not None:
         console.print(str(built.conversion), soft_wrap=True)
     try:
-        history = fit(
-            built, train_set, recipe, validation_set, folder, fabric=engine, label=f"fold {fold}",
-            progress="lines" if lines else None,
-            command=command_line() or None, on_claim=lambda claimed: list_bad(source, claimed / BAD_FILE),
-        )  # fmt: skip
+        history = train_run(spec, folder, found, built, fabric=engine, progress="lines", command=command_line() or None)
     except KeyboardInterrupt:
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
@@ -132,66 +123,34 @@ def train(
     console.print(f"training loss {last.loss:.4f} · training error {last.train_error:.2%} · {history.seconds:.1f} s")
     if last.information is not None:
         console.print(f"penalty J {last.information:.3f} nats, beside log m = {last.log_groups:.3f}")
-    if validation_set is not None:
-        scores = evaluate(built, validation_set, sharded=True)
+    if found.test is not None:
+        scores = evaluate(built, found.test, sharded=True)
         console.print(
             f"held-out error {scores.error:.2%} · NLL {scores.nll:.4f} · ECE {scores.ece:.4f} "
             f"(Replicated, {scores.objects:,} objects)"
         )
     if report and engine.is_global_zero:
-        end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, source, train_set, validation_set))
+        end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, found))
     following = ["agrlearn", "evaluate", str(folder), data, *(["--skip-bad"] if skip_bad else [])]
     if network is not None and comes_from_file(network):
         following += ["--network", network]
     console.print(f"Next: {shlex.join(following)}", soft_wrap=True)
 
 
-def _report(
-    folder: Path, built: "AggregatedClassifier", source: "Source", train_set: "LabelledSet",
-    validation_set: "LabelledSet | None",
-) -> "Report":  # fmt: skip
+def _report(folder: Path, built: "AggregatedClassifier", data: "RunData") -> "Report":
     from agrlearn.reporting.make import Reporter
     from agrlearn.reporting.measure import Subject
     from agrlearn.runs.facts import read_facts
 
     subjects = {}
-    if validation_set is not None:
-        origin = f"{len(validation_set):,} held-out objects of {source.name}"
+    source = data.source
+    if data.test is not None:
+        origin = f"{len(data.test):,} held-out objects of {source.name}"
         subjects[folder] = Subject(
-            built, validation_set, train_set.objects, origin, tuple(source.preparation.get("words", ()))
+            built, data.test, data.train.objects, origin, tuple(source.preparation.get("words", ()))
         )
     notes = [f"{source.left_out}."] if source.bad else []
     return Reporter().report([read_facts(folder)], folder.resolve().name, subjects=subjects, notes=notes)
-
-
-def _build(
-    name: str | None,
-    options: dict[str, str],
-    train_set: "LabelledSet",
-    preparation: dict[str, Any],
-    fold: int,
-    seed: int,
-) -> "AggregatedClassifier":
-    """The network for the training set, from the catalogue or from outside."""
-    import torch
-
-    from agrlearn.data.text import Vocabulary
-    from agrlearn.grouping import first_tensor
-    from agrlearn.networks.catalogue import build_network, default_network, network_defaults
-    from agrlearn.networks.outside import CONVERSION_OPTIONS, build_outside, is_outside
-
-    objects = first_tensor(train_set.objects)
-    shape = tuple(objects.shape[1:])
-    chosen = name or default_network(shape, tokens=objects.dtype == torch.int64)
-    common: dict[str, Any] = {
-        "object_shape": shape, "num_classes": train_set.num_classes, "fold": fold, "seed": seed, "objects": objects,
-    }  # fmt: skip
-    if is_outside(chosen):
-        return build_outside(chosen, **common, **_typed_options(chosen, CONVERSION_OPTIONS, options))
-    own = _typed_options(chosen, network_defaults(chosen), options)
-    if "words" in preparation:
-        own["vocabulary"] = Vocabulary(tuple(preparation["words"]), preparation["length"]).size
-    return build_network(chosen, **common, **own)
 
 
 def _run_name(data: str, fold: int, recipe: Recipe) -> str:
@@ -199,8 +158,14 @@ def _run_name(data: str, fold: int, recipe: Recipe) -> str:
     return f"{Path(data).stem}-fold{fold}{alpha}-seed{recipe.seed}"
 
 
-def _typed_options(network: str, defaults: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
+def _typed_options(spec: "RunSpec", data: "RunData", texts: dict[str, str]) -> dict[str, Any]:
     """The network's options, each as the type of its default value."""
+    from agrlearn.networks.catalogue import network_defaults
+    from agrlearn.networks.outside import CONVERSION_OPTIONS, is_outside
+    from agrlearn.runs.train import network_name
+
+    network = network_name(spec, data)
+    defaults = CONVERSION_OPTIONS if is_outside(network) else network_defaults(network)
     names = {name.replace("_", "-"): name for name in defaults}
     options = {}
     for option, text in texts.items():

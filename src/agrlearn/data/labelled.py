@@ -143,6 +143,21 @@ class LabelledSet(Dataset):
         origin = None if self.origin is None else self.origin.subset(indices)
         return LabelledSet(take(self.objects, indices), self.labels[indices], self.class_names, weights, origin)
 
+    def draw(self, share: float, random: torch.Generator) -> Tensor:
+        """The places of a share of every class, drawn at random: at least one object, and never all of several."""
+        order = torch.randperm(len(self), generator=random)
+        drawn = []
+        for number in range(self.num_classes):
+            members = order[self.labels[order] == number]
+            drawn.append(members[: max(1, min(round(share * len(members)), len(members) - 1))])
+        return torch.cat(drawn).sort().values
+
+    def without(self, indices: Tensor) -> "LabelledSet":
+        """All objects but those at `indices`."""
+        kept = torch.ones(len(self), dtype=torch.bool)
+        kept[indices] = False
+        return self.subset(kept.nonzero().squeeze(1))
+
     def digest(self) -> str:
         """A short fingerprint of all objects and labels, by which a run knows its data again."""
         digest = hashlib.sha256()

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from agrlearn.data.labelled import LabelledSet, Origin, check_several_classes
 from agrlearn.errors import DataError, RecipeError
+from agrlearn.files import spreadsheet_cell, write_atomically
 from agrlearn.grouping import Objects
 from agrlearn.seeding import generator
 
+BAD_FILE = "left_out.tsv"
+"""Lists what of a source could not be read."""
 _LARGE, _GROWTH = 2**28, 2000  # bytes, and times
 
 
@@ -99,18 +100,14 @@ class Source:
             return everything, self.labelled(self.test, everything.class_names)
         if fraction == 0.0:
             return everything, None
-        order = torch.randperm(len(everything), generator=generator(0))
-        held_out = torch.zeros(len(everything), dtype=torch.bool)
-        for number, name in enumerate(everything.class_names):
-            members = order[everything.labels[order] == number]
-            if len(members) < 2:
-                raise DataError(
-                    f"{self.name} has a single object of the class {name!r}, too few to hold one out; add more, or "
-                    "train on all with --validation-fraction 0"
-                )
-            share = round(fraction * len(members))
-            held_out[members[: min(max(1, share), len(members) - 1)]] = True
-        return everything.subset(order[~held_out[order]]), everything.subset(order[held_out[order]])
+        counts = everything.labels.bincount(minlength=everything.num_classes)
+        if int(counts.min()) < 2:
+            raise DataError(
+                f"{self.name} has a single object of the class {everything.class_names[int(counts.argmin())]!r}, too "
+                "few to hold one out; add more, or train on all with --validation-fraction 0"
+            )
+        held_out = everything.draw(fraction, generator(0))
+        return everything.without(held_out), everything.subset(held_out)
 
     @property
     def lasting_name(self) -> str:
@@ -121,6 +118,14 @@ class Source:
     def left_out(self) -> str:
         """How much could not be read, for a person to read."""
         return f"{self.name}: left out {len(self.bad)} that cannot be read"
+
+    def list_bad(self, file: Path) -> None:
+        """List what was left out and why; where nothing was, an earlier list is removed."""
+        if self.bad:
+            rows = (f"{spreadsheet_cell(bad.where)}\t{spreadsheet_cell(bad.reason)}\n" for bad in self.bad)
+            write_atomically(file, rows)
+        else:
+            file.unlink(missing_ok=True)
 
     def _how_to_label(self) -> str:
         kind = self.preparation.get("kind")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from agrlearn.evaluation.statistics import Mean
 from agrlearn.prediction.predict import check_answers
 
 _BINS = 15
@@ -66,12 +67,16 @@ class Metric:
     scale: float = 1.0
     """What the figure is multiplied by to be shown."""
     digits: int = 4
-    """Shown of a single run; of a mean over runs, one less."""
+    """Shown of a single run; of a mean over runs, three at most."""
     lower_is_better: bool = True
 
     def text(self, value: float) -> str:
         """The figure of a single run, as it is shown."""
         return f"{self.scale * value:.{self.digits}f}"
+
+    def mean_text(self, mean: Mean) -> str:
+        """A mean over runs with its standard error, as it is shown."""
+        return mean.text(self.scale, min(self.digits, 3))
 
 
 def outcomes_of(probabilities: Tensor, labels: Tensor) -> Outcomes:

@@ -13,8 +13,9 @@ from agrlearn.reporting.overview import ComparisonRow, compare
 from agrlearn.reporting.paper_table import PublishedTable, published_table
 from agrlearn.reporting.training_charts import information_plane, training_charts
 from agrlearn.runs.facts import RunFacts, Setting
-from agrlearn.studies.paper.cells import CellResult, Point
+from agrlearn.runs.result import Point
 from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.results import CellResult
 from agrlearn.studies.paper.scales import Scale
 from agrlearn.training.parts import mean_log_groups
 from agrlearn.training.recipe import Recipe
@@ -120,20 +121,19 @@ def _card(number: int, run: RunFacts) -> Card:
 
 def _facts(result: CellResult) -> RunFacts:
     """A cell's result as if its run directory were still there."""
-    recipe = Recipe(**{**result.cell.get("recipe", {}), "seed": result.seed})
-    fold = result.cell.get("fold", 1)
+    spec = result.run.spec
     lines = [
         {
             "epoch": point.epoch, "objects_seen": point.objects_seen, "loss": point.loss,
             "train_error": point.train_error, "validation_error": point.error, "validation_nll": point.nll,
-            "information": point.information, "log_groups": _log_groups(point, fold, recipe),
+            "information": point.information, "log_groups": _log_groups(point, spec.fold, spec.recipe),
         }
-        for point in result.curve
+        for point in result.result.curve
     ]  # fmt: skip
-    told = {name: value for name, value in result.cell.items() if name not in ("recipe", "network", "fold", "options")}
-    network = {"network": result.cell["network"], "fold": fold, **result.cell.get("options", {})}
-    identity = {"recipe": json.loads(recipe.model_dump_json()), "network": network, **told}
-    return RunFacts(Path(), identity, result.versions, tuple(lines), result.seconds, finished=True)
+    settings = spec.settings()
+    network = {"network": settings.pop("network"), "fold": settings.pop("fold"), **settings.pop("net")}
+    identity = {**settings, "network": network, "recipe": spec.recipe.model_dump(mode="json")}
+    return RunFacts(Path(), identity, result.run.versions, tuple(lines), result.result.seconds, finished=True)
 
 
 def _log_groups(point: Point, fold: int, recipe: Recipe) -> float:

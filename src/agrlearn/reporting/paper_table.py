@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agrlearn.evaluation.statistics import Mean
-from agrlearn.studies.paper.cells import FOLD_1, CellResult
 from agrlearn.studies.paper.experiments import Experiment, Row
-from agrlearn.studies.paper.lines import Line, ProtocolLine, describe_divergences, summarize, summarize_protocols
+from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols
+from agrlearn.studies.paper.results import FOLD_1, CellResult, describe_divergences
 from agrlearn.studies.paper.scales import PAPER, Scale
 
 Verdict = Literal["agrees", "better", "worse", "open"]
@@ -73,8 +73,8 @@ def published_table(
             )
         )
     some = [result for mine in results.values() for result in mine]
-    versions = dict.fromkeys(", ".join(f"{name} {value}" for name, value in each.versions.items()) for each in some)
-    machines = dict.fromkeys(each.machine for each in some)
+    versions = dict.fromkeys(", ".join(f"{name} {value}" for name, value in each.run.versions.items()) for each in some)
+    machines = dict.fromkeys(each.result.machine for each in some)
     return PublishedTable(
         f"{experiment.title}, {scale.name} scale",
         f"Test {experiment.measure} %",

@@ -1,221 +1,92 @@
-"""Many jobs at once: on processes of this machine, or on Ray.
+"""Many runs: each from its specification, in processes of its own, found again when it is done."""
 
-A job is anything that can be sent to another process. What fails is reported, and the others go on; a process that dies
-takes only its own job with it, which is tried again as often as told.
-"""
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
 
-import math
-import multiprocessing
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from typing import Any
-
-import torch
-
-from agrlearn.errors import AgrLearnError, RecipeError
+from agrlearn.errors import RunError, TrainingError
+from agrlearn.files import make_own_folder, write_atomically
+from agrlearn.runs.jobs import Outcome, Resources, run_jobs
+from agrlearn.runs.result import FinishedRun, measure, read_finished
+from agrlearn.runs.spec import RunSpec
+from agrlearn.runs.train import data_stamp, make_network, open_data, train_run
+from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, clear_run, read_run, update_run
+from agrlearn.training.identity import RUN_FORMAT
 
 
 @dataclass(frozen=True)
-class Resources:
-    """Where jobs run, and with how much."""
+class Job:
+    """A run to do."""
 
-    engine: str = "processes"
-    """processes, or ray."""
-    workers: int = 1
-    """Jobs at the same time; on a Ray cluster, the cluster decides."""
-    address: str | None = None
-    """Of a Ray cluster; without it Ray runs on this machine."""
-    cpus: float = 1
-    """For each job: threads, and on Ray what it reserves."""
-    gpus: float = 0
-    """For each job, on Ray."""
-    retries: int = 0
-    """How often a job is tried again whose process died."""
+    label: str
+    spec: RunSpec
+    run_dir: Path
+    cell: Path | None = None
+    """A file for the result alone; with one, the run directory is removed in the end."""
+    data_dir: Path | None = None
+    dial: bool = False
+    """Measure every way to predict, not only Replicated."""
+    fresh: bool = False
+    """Start over a run that is not finished, also where the directory holds a run of other settings or data."""
 
-    def __post_init__(self) -> None:
-        if self.workers < 1 or self.cpus <= 0 or self.gpus < 0 or self.retries < 0:
-            raise RecipeError("workers and cpus are at least 1, gpus and retries at least 0")
+    def finished(self) -> FinishedRun | None:
+        """What was left by a run of this very specification, on data that have not changed since."""
+        if self.cell is not None:
+            found = read_finished(self.cell)
+        else:
+            if not (self.run_dir / NETWORK_FILE).exists():
+                return None
+            try:
+                unchanged = read_run(self.run_dir).data_stamp == data_stamp(self.spec.data)
+                found = read_finished(self.run_dir / RUN_FILE) if unchanged else None
+            except RunError:
+                return None  # training refuses the directory with a sentence
+        return found if found is not None and found.is_of(self.spec) else None
+
+    @property
+    def divergence_file(self) -> Path | None:
+        """Says in a sentence how the run diverged, which every other try would do too."""
+        return self.cell and self.cell.with_suffix(".diverged.txt")
 
 
-class JobDiedError(AgrLearnError):
-    """The process that ran a job ended without an answer."""
-
-
-Outcome = Any
-"""What the function returned, or the exception it raised."""
-
-
-def run_jobs(
-    jobs: Sequence[Any],
-    function: Callable[[Any], Any],
-    resources: Resources,
-    *,
-    on_start: Callable[[Any], None] = lambda job: None,
-    on_done: Callable[[Any, Outcome], None],
-) -> None:
-    """Call `function` on every job, and tell each outcome once no further try is left.
+def run_many(
+    jobs: Sequence[Job], resources: Resources, *, on_start: Callable[[Job], None] = lambda job: None,
+    on_done: Callable[[Job, Outcome], None] = lambda job, outcome: None,
+) -> None:  # fmt: skip
+    """Do all runs; results are written as they come, and a failure does not stop the others.
 
     Args:
-        function: at the top level of a module, so that other processes find it.
+        on_done: is given a `FinishedRun`, or the exception that ended the run.
     """
-    if resources.engine == "ray" or resources.address is not None:
-        start, finished, stop = _ray(function, resources)
-    elif resources.engine == "processes":
-        start, finished, stop = _processes(function, resources)
+    run_jobs(jobs, do_run, resources, on_start=on_start, on_done=on_done)
+
+
+def do_run(job: Job) -> FinishedRun:
+    """Train and measure one run, unless it is done."""
+    done = None if job.fresh else job.finished()
+    if done is not None:  # by another command, since this one looked
+        return done
+    make_own_folder(job.run_dir)
+    if job.fresh:
+        clear_run(job.run_dir)
+    data = open_data(job.spec, job.data_dir)
+    network = make_network(job.spec, data)
+    try:
+        history = train_run(job.spec, job.run_dir, data, network)
+    except TrainingError as error:
+        if job.divergence_file is not None:
+            make_own_folder(job.divergence_file.parent)
+            write_atomically(job.divergence_file, f"{error}\n")
+        raise
+    result = measure(job.spec, data, network, history, dial=job.dial)
+    versions = {package: version(package) for package in ("agrlearn", "torch", "numpy")}
+    finished = FinishedRun(format=RUN_FORMAT, versions=versions, spec=job.spec, result=result)
+    if job.cell is None:
+        update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(job.spec.data))
     else:
-        raise RecipeError(f"there is no engine {resources.engine!r}; choose processes or ray")
-    at_once = len(jobs) if resources.address is not None else resources.workers
-    waiting = deque((job, resources.retries) for job in jobs)
-    running: dict[Any, tuple[Any, int]] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                job, tries = waiting.popleft()
-                running[start(job)] = (job, tries)
-                on_start(job)
-            for handle, outcome in finished(list(running)):
-                job, tries = running.pop(handle)
-                if isinstance(outcome, JobDiedError) and tries > 0:  # another try of all else would end the same way
-                    waiting.append((job, tries - 1))
-                else:
-                    on_done(job, outcome)
-    finally:
-        stop()
-
-
-def use_threads(count: int) -> None:
-    """What a process does before its first job, so that several do not fight for the cores."""
-    torch.set_num_threads(count)
-    # Adam's averages of words that no batch holds fade into denormal numbers, with which processors are slow.
-    torch.set_flush_denormal(True)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """For small networks: a second thread gains them little, and on busy cores the two wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@dataclass(eq=False)
-class _Worker:
-    process: multiprocessing.process.BaseProcess
-    line: Connection
-
-
-def _processes(function: Callable[[Any], Any], resources: Resources) -> tuple[Callable, Callable, Callable]:
-    """Processes that take one job after the other; one that dies is replaced."""
-    context = multiprocessing.get_context("spawn")
-    idle: list[_Worker] = []
-    every: list[_Worker] = []
-
-    def start(job: Any) -> _Worker:
-        if not idle:
-            mine, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(theirs, function, max(1, round(resources.cpus))), daemon=True
-            )  # fmt: skip
-            process.start()
-            theirs.close()
-            idle.append(_Worker(process, mine))
-            every.append(idle[0])
-        worker = idle.pop()
-        worker.line.send(job)
-        return worker
-
-    def finished(workers: list[_Worker]) -> list[tuple[_Worker, Outcome]]:
-        ready = wait([worker.line for worker in workers])
-        return [(worker, outcome_of(worker)) for worker in workers if worker.line in ready]
-
-    def outcome_of(worker: _Worker) -> Outcome:
-        try:
-            outcome = worker.line.recv()
-            idle.append(worker)
-            return outcome
-        except (EOFError, OSError):
-            worker.process.join()
-            code = worker.process.exitcode
-            return JobDiedError(f"its process ended with exit code {code}, perhaps for want of memory")
-
-    def stop() -> None:
-        for worker in every:
-            worker.process.terminate()
-
-    return start, finished, stop
-
-
-def _serve(line: Connection, function: Callable[[Any], Any], threads: int) -> None:
-    """Answer jobs until the driver hangs up; if the driver dies, so does this process, and lets go of its run."""
-    threading.Thread(target=_die_with_the_driver, daemon=True).start()
-    use_threads(threads)
-    while True:
-        try:
-            job = line.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
-        try:
-            outcome = function(job)
-        except KeyboardInterrupt:
-            return
-        except Exception as error:
-            outcome = error
-        try:
-            line.send(outcome)
-        except Exception:  # an exception that cannot be sent is sent as its text
-            line.send(AgrLearnError(f"{type(outcome).__name__}: {outcome}"))
-
-
-def _die_with_the_driver() -> None:
-    driver = multiprocessing.parent_process()
-    if driver is not None:
-        driver.join()
-    os._exit(1)
-
-
-def _ray(function: Callable[[Any], Any], resources: Resources) -> tuple[Callable, Callable, Callable]:
-    try:
-        import ray
-    except ImportError:
-        raise RecipeError("the engine ray needs Ray: pip install 'agrlearn[ray]'") from None
-    mine = not ray.is_initialized()
-    if mine:
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "address": resources.address}
-        if resources.address is None:
-            options |= {"num_cpus": math.ceil(resources.workers * resources.cpus), "include_dashboard": False}
-        ray.init(**options)
-    remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=0)(_in_ray)
-
-    def start(job: Any) -> Any:
-        return remote.remote(function, job, max(1, round(resources.cpus)))
-
-    def finished(references: list[Any]) -> list[tuple[Any, Outcome]]:
-        ready, _ = ray.wait(references)
-        return [(reference, outcome_of(reference)) for reference in ready]
-
-    def outcome_of(reference: Any) -> Outcome:
-        try:
-            return ray.get(reference)
-        except ray.exceptions.RayTaskError as error:
-            return error.cause if isinstance(error.cause, Exception) else error
-        except ray.exceptions.RayError as error:
-            return JobDiedError(f"its process was lost ({type(error).__name__})")
-
-    def stop() -> None:
-        if mine:
-            ray.shutdown()
-
-    return start, finished, stop
-
-
-def _in_ray(function: Callable[[Any], Any], job: Any, threads: int) -> Any:
-    use_threads(threads)
-    return function(job)
+        make_own_folder(job.cell.parent)
+        write_atomically(job.cell, finished.to_json())
+        shutil.rmtree(job.run_dir)  # the result has all that is left to know, and checkpoints are large
+    return finished

@@ -1,74 +1,25 @@
 """Many training runs from one TOML file: a grid or a list of changes, times seeds."""
 
 import itertools
-import json
 import math
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from agrlearn.errors import RecipeError
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
-from agrlearn.files import markdown_table, parse_json, read_small_text, write_atomically
-from agrlearn.training.checkpoint import NETWORK_FILE, read_records
+from agrlearn.files import markdown_table, read_small_text
+from agrlearn.runs.many import Job
+from agrlearn.runs.spec import RunSpec
+from agrlearn.training.checkpoint import read_records
 from agrlearn.training.history import History, best_record
 from agrlearn.training.recipe import Recipe
 
-_TRIAL_FILE = "trial.json"
 _MOST_TRIALS = 10_000
 _LISTS = ("seeds", "grid", "trials")
-
-
-class TrialSettings(BaseModel):
-    """All options of `agrlearn train` that decide what is trained, without the seed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    data: str
-    fold: Annotated[int, Field(ge=1)] = 2
-    network: str | None = None
-    net: dict[str, str | int | float | bool] = {}
-    data_dir: str | None = None
-    validation_fraction: float = 0.1
-    image_size: int | None = None
-    text_column: str | None = None
-    label_column: str | None = None
-    skip_bad: bool = False
-    precision: str = "32-true"
-    recipe: Recipe = Recipe()
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One training run of a sweep."""
-
-    name: str
-    settings: TrialSettings
-    seed: int
-    run_dir: Path
-
-    def is_done(self) -> bool:
-        """Whether the directory holds the finished run of these very settings, and the data are as they were."""
-        file = self.run_dir / _TRIAL_FILE
-        if not (self.run_dir / NETWORK_FILE).exists() or not file.exists():
-            return False
-        try:
-            return parse_json(read_small_text(file)) == self._told()
-        except ValueError:
-            return False  # `train` looks whether it is the same run, and it is written anew
-
-    def note_down(self) -> None:
-        """Leave in the directory what was trained there."""
-        write_atomically(self.run_dir / _TRIAL_FILE, json.dumps(self._told(), indent=1) + "\n")
-
-    def _told(self) -> Any:
-        told = json.loads(self.settings.model_dump_json())
-        return told | {"seed": self.seed, "data_files": _stamp(Path(self.settings.data))}
 
 
 @dataclass(frozen=True)
@@ -85,55 +36,60 @@ class SweepLine:
     """Of training, at that epoch."""
 
 
-def read_sweep(file: Path, folder: Path) -> list[Trial]:
+def read_sweep(file: Path, folder: Path, *, fresh: bool = False) -> list[Job]:
     """The trials that a TOML file describes, each with its run directory in `folder`."""
     try:
-        told = tomllib.loads(read_small_text(file))
+        values = tomllib.loads(read_small_text(file))
     except FileNotFoundError:
         raise RecipeError(f"there is no file {file}; a sweep is described by a TOML file") from None
     except (ValueError, RecursionError) as error:
         raise RecipeError(f"{file} is not TOML ({error})") from None
-    base = {key: value for key, value in told.items() if key not in _LISTS}
-    seeds = told.get("seeds", 1)
+    base = {key: value for key, value in values.items() if key not in _LISTS}
+    seeds = values.get("seeds", 1)
     numbers = list(range(min(seeds, _MOST_TRIALS + 1))) if isinstance(seeds, int) else seeds
     if not isinstance(numbers, list) or not numbers or not all(type(seed) is int and seed >= 0 for seed in numbers):
         raise RecipeError(f"{file}: seeds is a number of seeds or a list of them, got {seeds!r}")
-    trials: dict[tuple[str, int], Trial] = {}
-    for changes in _changes(told.get("grid", {}), told.get("trials", [{}]), file):
+    jobs: dict[tuple[str, int], Job] = {}
+    for changes in _changes(values.get("grid", {}), values.get("trials", [{}]), file):
         named = dict(changes)
         name = str(named.pop("name", "")) or _name_of(named)
-        settings = _settings(_merged(base, named), file)
+        settings = _merged(base, named)
+        data_dir = settings.pop("data_dir", None)
+        spec = _spec(settings, file)
         for seed in numbers:
-            if (name, seed) in trials:
+            if (name, seed) in jobs:
                 raise RecipeError(f"{file}: two trials are called {name!r}; give each a name of its own")
-            if len(trials) == _MOST_TRIALS:
+            if len(jobs) == _MOST_TRIALS:
                 raise RecipeError(f"{file} asks for more than {_MOST_TRIALS:,} trials; split it into several sweeps")
-            trials[name, seed] = Trial(name, settings, seed, folder / f"{_slug(name)}-seed{seed}")
-    names: dict[Path, str] = {}
-    for trial in trials.values():
-        other = names.setdefault(trial.run_dir, trial.name)
-        if other != trial.name:
-            raise RecipeError(
-                f"{file}: the trials {other!r} and {trial.name!r} would share the directory {trial.run_dir}; name them "
-                "apart by letters or digits"
+            run_dir = folder / f"{_slug(name)}-seed{seed}"
+            jobs[name, seed] = Job(
+                name, spec.with_seed(seed), run_dir, data_dir=None if data_dir is None else Path(data_dir), fresh=fresh
             )
-    return list(trials.values())
+    names: dict[Path, str] = {}
+    for job in jobs.values():
+        other = names.setdefault(job.run_dir, job.label)
+        if other != job.label:
+            raise RecipeError(
+                f"{file}: the trials {other!r} and {job.label!r} would share the directory {job.run_dir}; use names "
+                "that differ in letters or digits"
+            )
+    return list(jobs.values())
 
 
-def summarize_sweep(trials: Sequence[Trial]) -> list[SweepLine]:
+def summarize_sweep(jobs: Sequence[Job]) -> list[SweepLine]:
     """One line for each setting, over its finished runs."""
     lines = []
-    for name in dict.fromkeys(trial.name for trial in trials):
-        done = [trial for trial in trials if trial.name == name and trial.is_done()]
+    for name in dict.fromkeys(job.label for job in jobs):
+        done = [job for job in jobs if job.label == name and job.finished() is not None]
         if not done:
             continue
-        ends = [_end(trial) for trial in done]
+        ends = [_end(job) for job in done]
         # The last epoch is measured, if there is a validation part at all.
         measured = [history for history in ends if history.records[-1].validation_nll is not None]
         lines.append(
             SweepLine(
                 name,
-                tuple(trial.seed for trial in done),
+                tuple(job.spec.seed for job in done),
                 mean_over_runs([100 * history.final_error() for history in measured]),
                 mean_over_runs([history.records[-1].validation_nll or math.nan for history in measured]),
                 mean_over_runs([history.records[-1].loss for history in ends]),
@@ -142,10 +98,10 @@ def summarize_sweep(trials: Sequence[Trial]) -> list[SweepLine]:
     return lines
 
 
-def _end(trial: Trial) -> History:
-    """The epochs that a finished trial is judged by: all, or the one whose weights its patience has kept."""
-    history = History(tuple(read_records(trial.run_dir)), 0.0)
-    return history if trial.settings.recipe.patience is None else History((best_record(history.records),), 0.0)
+def _end(job: Job) -> History:
+    """The epochs that a finished run is judged by: all, or the one whose weights its patience has kept."""
+    history = History(tuple(read_records(job.run_dir)), 0.0)
+    return history if job.spec.recipe.patience is None else History((best_record(history.records),), 0.0)
 
 
 def as_markdown(lines: Sequence[SweepLine]) -> str:
@@ -197,26 +153,16 @@ def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _settings(values: dict[str, Any], file: Path) -> TrialSettings:
+def _spec(values: dict[str, Any], file: Path) -> RunSpec:
     recipe = values.pop("recipe", {})
     if not isinstance(recipe, dict):
         raise RecipeError(f"{file}: recipe is a table of hyperparameters, got {recipe!r}")
     if "seed" in recipe:
         raise RecipeError(f"{file}: seeds stand at the top of the file, not in the recipe")
     try:
-        return TrialSettings(recipe=Recipe(**recipe), **values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        known = ", ".join((*TrialSettings.model_fields, *_LISTS))
-        reason = f"there is no such setting; there are {known}" if first["type"] == "extra_forbidden" else first["msg"]
-        raise RecipeError(f"{file}: {where}: {reason}") from None
-
-
-def _stamp(path: Path) -> list[list[Any]]:
-    """The files of the data, each with its size and time: cheap to compare, and changed by every change."""
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.is_file()]
+        return RunSpec(recipe=Recipe(**recipe), **values)
+    except RecipeError as error:
+        raise RecipeError(f"{file}: {error}") from None
 
 
 def _name_of(changes: dict[str, Any]) -> str:

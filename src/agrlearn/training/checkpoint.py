@@ -6,7 +6,7 @@ import json
 import pickle
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -28,7 +28,7 @@ from agrlearn.files import (
 )
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
-from agrlearn.training.identity import RUN_FORMAT, Identity, RunFile
+from agrlearn.training.identity import RUN_FORMAT, DataNote, Identity, RunFile
 
 NETWORK_FILE = "network.safetensors"
 RUN_FILE = "run.json"
@@ -51,16 +51,15 @@ class RunDirectory:
     Args:
         path: made if it does not exist.
         identity: what the run is (recipe, network, data), as JSON; a directory of another run is refused.
-        notes: what else `RunFile` tells, written at the start of a run.
+        data: where the data come from, for `RunFile`.
     """
 
     def __init__(
-        self, path: str | Path, identity: Callable[[], Identity],
-        notes: Callable[[], Mapping[str, Any]] = lambda: {"data": None, "command": None},
-    ) -> None:  # fmt: skip
+        self, path: str | Path, identity: Callable[[], Identity], data: Callable[[], DataNote | None] = lambda: None
+    ) -> None:
         self.path = Path(path)
         self._identity = identity
-        self._notes = notes
+        self._data = data
         self._lock = ExitStack()
 
     def open(self) -> dict[str, Any] | None:
@@ -70,13 +69,14 @@ class RunDirectory:
         except FileExistsError:
             raise RunError(f"{self.path} is a file; a run needs a directory") from None
         self._lock.enter_context(_alone_in(self.path))
-        mine = self._identity().model_dump(mode="json")
+        identity = self._identity()
         if (self.path / RUN_FILE).exists():
             theirs = read_run(self.path).identity.model_dump(mode="json")
-            _refuse_differences(self.path, theirs, mine)
+            _refuse_differences(self.path, theirs, identity.model_dump(mode="json"))
         else:
-            about = {"format": RUN_FORMAT, "versions": _versions(), "identity": mine, **self._notes()}
-            write_atomically(self.path / RUN_FILE, json.dumps(about, indent=2) + "\n")
+            _write_run(
+                self.path, RunFile(format=RUN_FORMAT, versions=_versions(), identity=identity, data=self._data())
+            )
         return self.load()
 
     def close(self) -> None:
@@ -184,6 +184,18 @@ def read_run(path: str | Path) -> RunFile:
         return RunFile.model_validate(parse_json(read_small_text(file)))
     except ValueError:
         raise RunError(f"{file} was not written by this version of agrlearn; use another run directory") from None
+
+
+def update_run(path: Path, **changes: Any) -> None:
+    """Change what run.json says of a run beside what it is."""
+    about = read_run(path)
+    changed = about.model_copy(update=changes)
+    if changed != about:
+        _write_run(path, changed)
+
+
+def _write_run(path: Path, about: RunFile) -> None:
+    write_atomically(path / RUN_FILE, json.dumps(about.model_dump(mode="json"), indent=2) + "\n")
 
 
 def read_records(path: str | Path) -> list[EpochRecord]:

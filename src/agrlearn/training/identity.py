@@ -23,7 +23,7 @@ from agrlearn.networks.cost import count_parameters
 from agrlearn.networks.joins import Join
 from agrlearn.training.recipe import Recipe
 
-RUN_FORMAT = "agrlearn-run-2"
+RUN_FORMAT: Literal["agrlearn-run-3"] = "agrlearn-run-3"
 
 LONGEST_TEXT = 10_000
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
@@ -103,13 +103,19 @@ class RunFile(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    format: Literal["agrlearn-run-2"]
+    format: Literal["agrlearn-run-3"]
     versions: dict[Text, Text]
     identity: Identity
     data: DataNote | None
     """None for data that are not of a source, such as arrays and a Dataset of the user's own."""
-    command: Text | None
+    command: Text | None = None
     """That made the run; None for a run from Python."""
+    spec: dict[str, Any] | None = None
+    """The `RunSpec` that the run was made from; None where `fit` was called with a network and data."""
+    data_stamp: Text | None = None
+    """Of the files that the spec names, by which a change of them is noticed without reading them."""
+    result: dict[str, Any] | None = None
+    """The `RunResult` of a run from a spec, once it is finished."""
 
 
 def note_data(train_set: Dataset, validation_set: Dataset | None) -> DataNote | None:

@@ -31,7 +31,7 @@ from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchroni
 from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
-from agrlearn.training.identity import LONGEST_TEXT, identity_of, note_data
+from agrlearn.training.identity import identity_of, note_data
 from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.mixup import mix_groups
@@ -71,7 +71,6 @@ def fit(
     progress: bool | Literal["lines"] | None = None,
     label: str = "training",
     checkpoint_seconds: float = 60.0,
-    command: str | None = None,
     on_claim: Callable[[Path], None] | None = None,
 ) -> History:
     """Train `network` in place.
@@ -94,7 +93,6 @@ def fit(
         progress: show a progress bar; on a terminal by default. "lines" does that too, and elsewhere prints a line now
             and then.
         checkpoint_seconds: time between checkpoints within an epoch.
-        command: the command line that asks for this training, for the run directory to tell.
         on_claim: called with the run directory once it is this run's, by one process, before it trains.
     """
     recipe = recipe or Recipe()
@@ -115,19 +113,13 @@ def fit(
             identity = functools.partial(
                 identity_of, network, train_set, validation_set, recipe, engine, augment, critic
             )
-            notes = functools.partial(_notes, train_set, validation_set, command)
-            run = held.enter_context(closing(RunDirectory(run_dir, identity, notes)))
+            data = functools.partial(note_data, train_set, validation_set)
+            run = held.enter_context(closing(RunDirectory(run_dir, identity, data)))
             checkpoint = on_rank_zero(functools.partial(_claim, run, on_claim))
         return _train(
             network, train_set, recipe, validation_set, sampler, engine, run, checkpoint, augment=augment,
             critic=critic, workers=workers, progress=progress, label=label, checkpoint_seconds=checkpoint_seconds,
         )  # fmt: skip
-
-
-def _notes(train_set: Dataset, validation_set: Dataset | None, command: str | None) -> dict[str, Any]:
-    """What a run directory tells beside what the run is."""
-    data = note_data(train_set, validation_set)
-    return {"data": None if data is None else data.model_dump(), "command": command and command[:LONGEST_TEXT]}
 
 
 def _claim(run: RunDirectory, on_claim: Callable[[Path], None] | None) -> dict[str, Any] | None:

@@ -12,7 +12,30 @@ Positive = Annotated[float, Field(gt=0, le=1e30)]
 NotNegative = Annotated[float, Field(ge=0, le=1e30)]
 
 
-class Recipe(BaseModel):
+class Settings(BaseModel):
+    """Values from outside: unknown names and values that cannot work are refused in a sentence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise RecipeError(self._sentence(error)) from None
+
+    @classmethod
+    def _sentence(cls, error: ValidationError) -> str:
+        first = error.errors()[0]
+        where = ".".join(str(name) for name in first["loc"])
+        if first["type"] == "extra_forbidden":
+            return f"there is no setting {where!r}; the settings are: {', '.join(cls.model_fields)}"
+        if first["type"] == "value_error":
+            return str(first["ctx"]["error"])
+        given = "" if first["type"] == "missing" else f", got {first['input']!r}"
+        return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}{given}"
+
+
+class Recipe(Settings):
     """How to train; the defaults are the paper's where it gives them.
 
     >>> Recipe(alpha=0.3).learning_rate
@@ -21,8 +44,6 @@ class Recipe(BaseModel):
     Traceback (most recent call last):
     agrlearn.errors.RecipeError: alpha: input should be greater than or equal to 0, got -1
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     epochs: Count = 400
     """Passes of N groups, N being the number of training objects (paper: 400)."""
@@ -86,19 +107,3 @@ class Recipe(BaseModel):
         if list(self.milestones) != sorted(set(self.milestones)):
             raise ValueError(f"milestones should rise, got {self.milestones}")
         return self
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise RecipeError(_sentence(error)) from None
-
-
-def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"a recipe has no {where!r}; it has: {', '.join(Recipe.model_fields)}"
-    if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
-    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"

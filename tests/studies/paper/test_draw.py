@@ -2,14 +2,17 @@
 
 import pytest
 
-from agrlearn.studies.paper.cells import CellResult, Point, ProtocolScores
+from agrlearn.runs.result import FinishedRun, Point, ProtocolScores, RunResult
+from agrlearn.runs.spec import RunSpec
 from agrlearn.studies.paper.draw import draw_shares, errors_by_share
+from agrlearn.studies.paper.results import CellResult
 
 
-def result(error, seed=0, **cell):
+def result(error, seed=0, **settings):
     scores = {"Replicated": ProtocolScores(error, 0.5, 0.1, 0.2, 0.0, 20.0)}
-    curve = (Point(1, 100, 1.0, 0.5, error, 0.5, None),)
-    return CellResult(cell, seed, (error,), scores, curve, 10, 30, 40, 50.0, {"torch": "2"}, "cpu")
+    left = RunResult(scores, (Point(1, 100, 1.0, 0.5, error, 0.5, None),), 10, 30, 40, 50.0, "cpu")
+    spec = RunSpec(data="cifar-10", **{"fold": 1, **settings}).with_seed(seed)
+    return CellResult(FinishedRun(format="", versions={"torch": "2"}, spec=spec, result=left), (error,))
 
 
 RESULTS = {

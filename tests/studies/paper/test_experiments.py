@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from agrlearn.studies.paper.cells import FOLD_1
 from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.results import FOLD_1
 from agrlearn.studies.paper.scales import PAPER, SCALES, SMALL
 from agrlearn.training.recipe import Recipe
 
@@ -24,7 +24,7 @@ def test_every_row_of_a_table_is_named_once_and_has_a_fold_1_to_compare_with(nam
     assert len(named) == len(rows)
     for row in rows:
         assert (row.block, FOLD_1) in named
-        assert (row.cell.fold == 1) == row.label.startswith(FOLD_1)
+        assert (row.spec.fold == 1) == row.label.startswith(FOLD_1)
 
 
 @SMALL_OR_PAPER
@@ -46,8 +46,8 @@ def test_the_equal_object_control_sees_as_many_objects_in_as_many_steps_as_the_f
     for (block, label), row in rows.items():
         if found := re.fullmatch(r"fold 1, objects as fold (\d)", label):
             named = (f"fold {found[1]}", f"fold {found[1]}, joined after block 4")
-            fold = next(rows[block, name].cell for name in named if (block, name) in rows)
-            mine, theirs = row.cell.recipe, fold.recipe
+            fold = next(rows[block, name].spec for name in named if (block, name) in rows)
+            mine, theirs = row.spec.recipe, fold.recipe
             assert mine.batch_size == fold.fold * theirs.batch_size
             assert mine.epochs == fold.fold * theirs.epochs
             assert mine.evaluate_every == fold.fold * theirs.evaluate_every
@@ -58,15 +58,15 @@ def test_the_equal_object_control_sees_as_many_objects_in_as_many_steps_as_the_f
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4", "table5", "table6", "table6-sgd"])
 def test_paper_scale_is_the_published_protocol(name):
     for row in EXPERIMENTS[name].rows(PAPER):
-        recipe, cell = row.cell.recipe, row.cell
+        recipe, spec = row.spec.recipe, row.spec
         if row.part != "paper":
             continue
         assert (recipe.epochs, recipe.batch_size, recipe.learning_rate, recipe.weight_decay) == (400, 64, 0.1, 1e-4)
         assert [round(share * 400) for share in recipe.milestones] == [100, 150, 250]
         assert (recipe.schedule, recipe.decay, recipe.optimizer) == ("steps", 0.1, "sgd")
-        assert (cell.final, cell.share, recipe.evaluate_every) == (10, 1.0, 1)
+        assert (row.last, spec.share, recipe.evaluate_every) == (10, 1.0, 1)
         doubled = "double layer" in row.block
-        assert cell.options.get("width") == (128 if doubled else None)
+        assert spec.net.get("width") == (128 if doubled else None)
 
 
 def test_the_published_numbers_are_those_of_the_paper():
@@ -86,40 +86,40 @@ def test_the_published_numbers_are_those_of_the_paper():
 
 def test_the_penalty_has_the_papers_weights():
     rows = rows_of("table5", PAPER)
-    alphas = {label: row.cell.recipe.alpha for (block, label), row in rows.items() if block == "CIFAR-10"}
+    alphas = {label: row.spec.recipe.alpha for (block, label), row in rows.items() if block == "CIFAR-10"}
     assert [alphas[f"fold {fold}"] for fold in (1, 2, 4)] == [0, 0, 0]
     assert [alphas["fold 1, α = 0.7"], alphas["fold 2, α = 0.3"], alphas["fold 4, α = 4"]] == [0.7, 0.3, 4.0]
 
 
 def test_tables_that_share_a_setting_share_its_runs():
     one, five = rows_of("table1", SMALL), rows_of("table5", SMALL)
-    assert all(five[key].cell.key() == row.cell.key() for key, row in one.items() if key in five)
-    assert rows_of("figure3", SMALL)["2.5% of CIFAR-10", "fold 4"].cell == (
-        rows_of("data-efficiency", SMALL)["2.5% of CIFAR-10", "fold 4"].cell
+    assert all(five[key].spec.key() == row.spec.key() for key, row in one.items() if key in five)
+    assert rows_of("figure3", SMALL)["2.5% of CIFAR-10", "fold 4"].spec == (
+        rows_of("data-efficiency", SMALL)["2.5% of CIFAR-10", "fold 4"].spec
     )
 
 
 def test_table_6_by_sgd_is_table_6_at_paper_scale_and_has_the_published_optimizer_at_small_scale():
-    assert {key: row.cell for key, row in rows_of("table6-sgd", PAPER).items()} == {
-        key: row.cell for key, row in rows_of("table6", PAPER).items()
+    assert {key: row.spec for key, row in rows_of("table6-sgd", PAPER).items()} == {
+        key: row.spec for key, row in rows_of("table6", PAPER).items()
     }
     by_adam, by_sgd = rows_of("table6", SMALL), rows_of("table6-sgd", SMALL)
     for key, row in by_sgd.items():
         changed = {"epochs", "batch_size", "evaluate_every", "patience"}
-        assert row.cell.recipe.model_dump(exclude=changed) == Recipe().model_dump(exclude=changed)
-        assert row.cell.model_dump(exclude={"recipe"}) == by_adam[key].cell.model_dump(exclude={"recipe"})
+        assert row.spec.recipe.model_dump(exclude=changed) == Recipe().model_dump(exclude=changed)
+        assert row.spec.model_dump(exclude={"recipe"}) == by_adam[key].spec.model_dump(exclude={"recipe"})
 
 
 def test_networks_trained_to_convergence_take_more_steps_the_more_images_they_see():
     rows = rows_of("data-efficiency", SMALL)
-    cells = [row.cell for (_, label), row in rows.items() if label == "fold 2"]
-    steps = {cell.share: cell.recipe.epochs * cell.share * 50_000 / cell.recipe.batch_size for cell in cells}
+    specs = [row.spec for (_, label), row in rows.items() if label == "fold 2"]
+    steps = {spec.share: spec.recipe.epochs * spec.share * 50_000 / spec.recipe.batch_size for spec in specs}
     assert steps == pytest.approx({0.025: 3000, 0.1: 6000, 0.2: 8485, 0.5: 13416, 1.0: 18974}, rel=0.02)
 
 
 def test_every_committed_result_belongs_to_an_experiment(checkout):
     keys = {
-        row.cell.key()
+        row.spec.key()
         for experiment in EXPERIMENTS.values()
         for scale in SCALES.values()
         for row in experiment.rows(scale)

@@ -6,29 +6,32 @@ import math
 
 import pytest
 
-from agrlearn.studies.paper.cells import Cell, CellResult, Point, ProtocolScores
+from agrlearn.runs.result import FinishedRun, Point, ProtocolScores, RunResult
+from agrlearn.runs.spec import RunSpec
 from agrlearn.studies.paper.experiments import Experiment, Row
-from agrlearn.studies.paper.lines import collect, summarize
+from agrlearn.studies.paper.lines import summarize
+from agrlearn.studies.paper.results import collect
 from agrlearn.studies.paper.scales import SMALL
 from agrlearn.studies.paper.tabulate import write_tables
 from agrlearn.training.recipe import Recipe
 
-ONE, TWO = Cell(dataset="digits", network="mlp", final=3), Cell(dataset="digits", network="mlp", fold=2, final=3)
+ONE, TWO = (RunSpec(data="digits", network="mlp", fold=fold) for fold in (1, 2))
 ROWS = [
-    Row("block", "fold 1", ONE, 5.0), Row("block", "fold 2", TWO, 4.0),
-    Row("block", "fold 2, never run", Cell(dataset="digits", network="mlp", fold=2), part="beyond"),
+    Row("block", "fold 1", ONE, 5.0, last=3), Row("block", "fold 2", TWO, 4.0, last=3),
+    Row("block", "fold 2, never run", RunSpec(data="digits", network="mlp", share=0.5), part="beyond"),
 ]  # fmt: skip
 ERRORS = Experiment("Errors", lambda scale: ROWS)
 ACCURACIES = Experiment("Accuracies", lambda scale: ROWS, measure="accuracy")
 
 
-def store(folder, cell, seed, errors):
+def store(folder, spec, seed, errors):
     scores = ProtocolScores(errors[-1], 0.5, 0.1, 0.2, 0.0, 20.0)
-    protocols = {"Replicated": scores} | ({"Batched, 1 draw": scores} if cell.fold > 1 else {})
-    curve = (Point(1, 100, 1.0, 0.5, errors[-1], 0.5, None),)
-    CellResult(
-        cell.settings(), seed, tuple(errors), protocols, curve, 10, 30, 40, 50.0 + seed, {"torch": "2"}, "cpu"
-    ).save(folder, cell)
+    protocols = {"Replicated": scores} | ({"Batched, 1 draw": scores} if spec.fold > 1 else {})
+    curve = tuple(Point(epoch, 100, 1.0, 0.5, error, 0.5, None) for epoch, error in enumerate(errors, start=1))
+    result = RunResult(protocols, curve, 10, 30, 40, 50.0 + seed, "cpu")
+    run = FinishedRun(format="agrlearn-run-3", versions={"torch": "2"}, spec=spec.with_seed(seed), result=result)
+    folder.mkdir(exist_ok=True)
+    (folder / f"{spec.key()}-seed{seed}.json").write_text(run.to_json())
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def test_differences_are_paired_by_seed(cells_of_three_seeds):
 
 
 def test_a_fold_is_also_compared_with_the_fold_1_that_saw_as_many_objects(cells_of_three_seeds):
-    control = Cell(dataset="digits", network="mlp", recipe=Recipe(batch_size=128))
+    control = RunSpec(data="digits", network="mlp", fold=1, recipe=Recipe(batch_size=128))
     rows = [*ROWS, Row("block", "fold 1, objects as fold 2", control, part="control")]
     store(cells_of_three_seeds, control, 1, [0.15])
     store(cells_of_three_seeds, control, 2, [0.50])

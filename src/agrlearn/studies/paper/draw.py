@@ -9,7 +9,7 @@ from typing import Any
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.files import write_atomically
-from agrlearn.studies.paper.cells import FOLD_1, CellResult
+from agrlearn.studies.paper.results import FOLD_1, CellResult
 
 Picture = Callable[[Mapping[tuple[str, str], Sequence[CellResult]], Path, str], None]
 """Draws results, by block and label, into a file under a title."""
@@ -27,12 +27,12 @@ def draw_curves(results: Mapping[tuple[str, str], Sequence[CellResult]], file: P
     with _figure(file, title, columns=2) as (losses, errors):
         for (_, label), mine in results.items():
             style = _style(label)
-            fold = mine[0].cell.get("fold", 1)
-            per_step = mine[0].objects_seen / mine[0].steps
-            steps = [point.objects_seen / per_step for point in mine[0].curve]
+            fold = mine[0].run.spec.fold
+            per_step = mine[0].result.objects_seen / mine[0].result.steps
+            steps = [point.objects_seen / per_step for point in mine[0].result.curve]
             for axes, values in (
-                (losses, [[point.loss / fold for point in result.curve] for result in mine]),
-                (errors, [[100 * point.error for point in result.curve] for result in mine]),
+                (losses, [[point.loss / fold for point in result.result.curve] for result in mine]),
+                (errors, [[100 * point.error for point in result.result.curve] for result in mine]),
             ):
                 columns = list(zip(*values, strict=True))
                 axes.plot(steps, [statistics.fmean(column) for column in columns], **style)
@@ -78,7 +78,7 @@ def errors_by_share(
         for result in mine
     }  # fmt: skip
     lines: dict[str, dict[float, Mean]] = {}
-    for (block, label), mine in sorted(results.items(), key=lambda item: item[1][0].cell.get("share", 1.0)):
+    for (block, label), mine in sorted(results.items(), key=lambda item: item[1][0].run.spec.share):
         if label == minus or any(words in label for words in _LEFT_OUT):
             continue
         errors = [
@@ -87,7 +87,7 @@ def errors_by_share(
             if minus is None or (block, result.seed) in base
         ]
         if errors:
-            lines.setdefault(label, {})[100 * mine[0].cell.get("share", 1.0)] = mean_over_runs(errors)
+            lines.setdefault(label, {})[100 * mine[0].run.spec.share] = mean_over_runs(errors)
     return lines
 
 

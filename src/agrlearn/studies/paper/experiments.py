@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agrlearn.studies.paper.cells import FOLD_1, Cell
+from agrlearn.runs.spec import RunSpec
 from agrlearn.studies.paper.draw import Picture, draw_curves, draw_shares
-from agrlearn.studies.paper.running import DIGITS_AS_WORDS
+from agrlearn.studies.paper.results import FOLD_1
 from agrlearn.studies.paper.scales import PAPER, SMALL, SMOKE, Scale
 from agrlearn.training.recipe import Recipe
 
@@ -21,6 +21,7 @@ _CIFAR = {"CIFAR-10": "cifar-10", "CIFAR-100": "cifar-100"}
 _TEXT = {"Movie Review": "movie-review", "Subjectivity": "subjectivity"}
 _TRAINING_IMAGES = 50_000
 _SHARES = (0.025, 0.1, 0.2, 0.5, 1.0)
+_TEST_FRACTION, _STOPPING_FRACTION = 0.1, 0.1
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,13 @@ class Row:
     block: str
     """The rows of a block are compared with its fold 1."""
     label: str
-    cell: Cell
+    spec: RunSpec
+    """Its seed is replaced by that of a run."""
     published: float | None = None
     """In percent, as printed in the paper."""
     part: Literal["paper", "control", "beyond"] = "paper"
+    last: int = 1
+    """The last so many measurements on the test part, of which the median is reported."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,12 @@ def equal_objects(fold: int) -> str:
     return f"{FOLD_1}, objects as fold {fold}"
 
 
-def _image_cell(
+def _image_spec(
     scale: Scale, dataset: str, network: str = "preact-resnet", *, fold: int = 1, times_the_batch: int = 1,
     share: float = 1.0, converge: bool = False, stop_early: bool = False, recipe: dict[str, Any] | None = None,
     width_times: float = 1, **options: Any,
-) -> Cell:  # fmt: skip
-    """An image cell.
+) -> RunSpec:  # fmt: skip
+    """A run on images.
 
     Args:
         times_the_batch: sees as many objects in as many steps as that fold does.
@@ -70,13 +74,13 @@ def _image_cell(
     full_width = 64 if network == "preact-resnet" else 10
     changes: dict[str, Any] = dict(recipe or {})
     if scale is PAPER:
-        epochs, every, final, width = round(400 / share), round(1 / share), 10, full_width
+        epochs, every, width = round(400 / share), round(1 / share), full_width
     elif scale is SMALL:
         epochs = round(3000 * math.sqrt(share / 0.025) * 64 / (_TRAINING_IMAGES * share)) if converge else 3
-        every, final, width = max(1, epochs // 15), 1, 16 if full_width == 64 else 1
+        every, width = max(1, epochs // 15), 16 if full_width == 64 else 1
         options["stem_stride"] = 2
     else:
-        dataset, share, epochs, every, final, width = "digits", 0.2, 2, 1, 1, 4 if full_width == 64 else 1
+        dataset, share, epochs, every, width = "digits", 0.2, 2, 1, 4 if full_width == 64 else 1
     if scale is not PAPER:
         changes["schedule"] = "cosine"
     if stop_early:
@@ -85,9 +89,9 @@ def _image_cell(
         options["width"] = round(width * width_times)
     if fold > 1:
         options.setdefault("join", "width")
-    return Cell(
-        dataset=dataset, network=network, fold=fold, options=options, share=share, stop_early=stop_early, final=final,
-        augment=scale is not SMOKE,
+    return RunSpec(
+        data=dataset, network=network, fold=fold, net=options, share=share, augment=scale is not SMOKE,
+        stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0, layout="channels-last",
         recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=every * times_the_batch,
             **changes,
@@ -95,28 +99,24 @@ def _image_cell(
     )  # fmt: skip
 
 
-def _text_cell(
+def _text_spec(
     scale: Scale, dataset: str, network: str, *, fold: int = 1, times_the_batch: int = 1, stop_early: bool = False,
     sgd: bool = False, **options: Any,
-) -> Cell:  # fmt: skip
-    """A text cell, at small scale by Adam or, with `sgd`, by the paper's SGD."""
+) -> RunSpec:  # fmt: skip
+    """A run on sentences, at small scale by Adam or, with `sgd`, by the paper's SGD."""
     changes: dict[str, Any] = {}
-    share = 1.0
-    if scale is PAPER:
-        epochs, final = 400, 10
-    elif scale is SMALL:
-        epochs, final = 40 if sgd else 15, 5
-    else:
-        epochs, final = 2, 1
+    share, test_fraction = 1.0, _TEST_FRACTION
+    epochs = 400 if scale is PAPER else 2 if scale is SMOKE else 40 if sgd else 15
     if scale is not PAPER and not sgd:
         changes |= {"optimizer": "adam", "learning_rate": 0.001, "weight_decay": 0.0, "schedule": "constant"}
     if scale is SMOKE:
-        dataset, share = DIGITS_AS_WORDS, 0.2
+        dataset, share, test_fraction = "digits-as-words", 0.2, 0.0
         options = {"embedding": 8, **{name: 4 if type(value) is int else value for name, value in options.items()}}
     if stop_early:
         changes["patience"] = 3 if scale is SMALL else epochs
-    return Cell(
-        dataset=dataset, network=network, fold=fold, options=options, share=share, stop_early=stop_early, final=final,
+    return RunSpec(
+        data=dataset, network=network, fold=fold, net=options, share=share, test_fraction=test_fraction,
+        stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0,
         recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=times_the_batch, **changes
         ),
@@ -131,7 +131,8 @@ def _image_rows(
     alphas = {1: 0.7, 2: 0.3, 4: 4.0} if alphas is None else alphas
 
     def row(label: str, part: Literal["paper", "control", "beyond"] = "paper", **settings: Any) -> Row:
-        return Row(block, label, _image_cell(scale, dataset, **network, **settings), published.get(label), part)
+        spec = _image_spec(scale, dataset, **network, **settings)
+        return Row(block, label, spec, published.get(label), part, last=10 if scale is PAPER else 1)
 
     rows = []
     for fold in (1, *folds):
@@ -195,17 +196,18 @@ def _text_rows(scale: Scale, *, sgd: bool = False) -> list[Row]:
     rows = []
     for (data, kind), (one, two) in published.items():
         block, dataset, network = f"{data}, {kind}", _TEXT[data], f"sentence-{kind.lower()}"
-        make = functools.partial(_text_cell, scale, dataset, network, sgd=sgd)
+        make = functools.partial(_text_spec, scale, dataset, network, sgd=sgd)
         wide: dict[str, Any] = {"maps": 200} if kind == "CNN" else {"hidden": 256}
+        row = functools.partial(Row, block, last={PAPER: 10, SMALL: 5, SMOKE: 1}[scale])
         rows += [
-            Row(block, FOLD_1, make(), one),
-            Row(block, "fold 2", make(fold=2), two),
-            Row(block, equal_objects(2), make(times_the_batch=2), part="control"),
-            Row(block, "fold 1, last layer as fold 2", make(**wide), part="control"),
-            Row(block, "fold 1, stopped early", make(stop_early=True), part="control"),
+            row(FOLD_1, make(), one),
+            row("fold 2", make(fold=2), two),
+            row(equal_objects(2), make(times_the_batch=2), part="control"),
+            row("fold 1, last layer as fold 2", make(**wide), part="control"),
+            row("fold 1, stopped early", make(stop_early=True), part="control"),
         ]
         if kind == "CNN":
-            rows.append(Row(block, "fold 2, pooled by slot", make(fold=2, slotwise=True), part="beyond"))
+            rows.append(row("fold 2, pooled by slot", make(fold=2, slotwise=True), part="beyond"))
     return rows
 
 

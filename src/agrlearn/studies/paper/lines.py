@@ -1,13 +1,13 @@
 """What the seeds of each row of an experiment gave, as means with their errors."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
-from agrlearn.studies.paper.cells import FOLD_1, CellResult, read_divergences, read_result, seeds_done
+from agrlearn.runs.result import REPLICATED
 from agrlearn.studies.paper.experiments import Experiment, Row, equal_objects
+from agrlearn.studies.paper.results import FOLD_1, CellResult
 
 _ONE_ANSWER = "Batched, 1 draw"
 
@@ -55,30 +55,6 @@ class ProtocolLine:
     multiply_adds: float
 
 
-def collect(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[CellResult]]:
-    """All results there are, by block and label."""
-    found = {}
-    for row in rows:
-        results = [read_result(cells, row.cell, seed) for seed in seeds_done(cells, row.cell)]
-        found[row.block, row.label] = [result for result in results if result is not None]
-    return found
-
-
-def collect_divergences(rows: Sequence[Row], cells: Path) -> dict[tuple[str, str], list[str]]:
-    """How runs diverged, by block and label of the rows where some did."""
-    found = {(row.block, row.label): read_divergences(cells, row.cell) for row in rows}
-    return {key: sentences for key, sentences in found.items() if sentences}
-
-
-def describe_divergences(diverged: Mapping[tuple[str, str], Sequence[str]], block: str) -> tuple[str, ...]:
-    """A sentence for each row of `block` of which runs diverged."""
-    return tuple(
-        f"{label}, {len(sentences)} of its seeds: {sentences[0]}"
-        for (where, label), sentences in diverged.items()
-        if where == block
-    )
-
-
 def summarize(
     experiment: Experiment, rows: Sequence[Row], results: dict[tuple[str, str], list[CellResult]]
 ) -> list[Line]:
@@ -90,10 +66,12 @@ def summarize(
             continue
         values = _by_seed(mine, experiment)
         base = {} if row.label == FOLD_1 else _by_seed(results.get((row.block, FOLD_1), []), experiment)
-        control = _by_seed(results.get((row.block, equal_objects(row.cell.fold)), []), experiment)
+        control = _by_seed(results.get((row.block, equal_objects(row.spec.fold)), []), experiment)
         curve = [statistics.fmean(errors) for errors in zip(*(result.test_errors for result in mine), strict=True)]
-        final = [result.protocols["Replicated"] for result in mine]
-        information = [point.information for result in mine if (point := result.curve[-1]).information is not None]
+        final = [result.result.protocols[REPLICATED] for result in mine]
+        information = [
+            point.information for result in mine if (point := result.result.curve[-1]).information is not None
+        ]
         lines.append(
             Line(
                 block=row.block,
@@ -108,11 +86,11 @@ def summarize(
                 nll=mean_over_runs([scores.nll for scores in final]),
                 ece=mean_over_runs([scores.ece for scores in final]),
                 information=statistics.fmean(information) if information else None,
-                parameters=mine[0].parameters,
+                parameters=mine[0].result.parameters,
                 multiply_adds=final[0].multiply_adds,
-                objects_seen=round(statistics.fmean(result.objects_seen for result in mine)),
-                steps=round(statistics.fmean(result.steps for result in mine)),
-                seconds=statistics.median(result.seconds for result in mine),
+                objects_seen=round(statistics.fmean(result.result.objects_seen for result in mine)),
+                steps=round(statistics.fmean(result.result.steps for result in mine)),
+                seconds=statistics.median(result.result.seconds for result in mine),
             )
         )
     return lines
@@ -125,9 +103,9 @@ def summarize_protocols(
     lines = []
     for row in rows:
         mine = results[row.block, row.label]
-        for protocol in mine[0].protocols if mine and (row.cell.fold > 1 or row.label == FOLD_1) else ():
-            scores = [result.protocols[protocol] for result in mine]
-            one_answer = row.cell.fold == 1 or protocol == _ONE_ANSWER
+        for protocol in mine[0].result.protocols if mine and (row.spec.fold > 1 or row.label == FOLD_1) else ():
+            scores = [result.result.protocols[protocol] for result in mine]
+            one_answer = row.spec.fold == 1 or protocol == _ONE_ANSWER
             lines.append(
                 ProtocolLine(
                     row.block,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from agrlearn.evaluation.statistics import Mean
 from agrlearn.files import markdown_table, to_json, write_atomically
-from agrlearn.studies.paper.cells import CellResult
 from agrlearn.studies.paper.experiments import Experiment, Row
-from agrlearn.studies.paper.lines import Line, ProtocolLine, describe_divergences, summarize, summarize_protocols
+from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols
+from agrlearn.studies.paper.results import CellResult, describe_divergences
 from agrlearn.studies.paper.scales import Scale
 
 
@@ -29,11 +29,11 @@ def write_tables(
         stem.with_suffix(".md"), _markdown(experiment, scale, rows, lines, protocols, results, diverged, command)
     )
     write_atomically(stem.with_suffix(".csv"), _csv(lines, scale))
-    told = {
+    values = {
         "command": command, "scale": experiment.remark(scale), "rows": [asdict(line) for line in lines],
         "protocols": [asdict(line) for line in protocols],
     }  # fmt: skip
-    write_atomically(stem.with_suffix(".json"), to_json(told))
+    write_atomically(stem.with_suffix(".json"), to_json(values))
 
 
 HEADER = (
@@ -78,11 +78,11 @@ def _markdown(
         parts.append(f"## {block}\n")
         if mine:
             marks = {"paper": "", "control": "*control:* ", "beyond": "*beyond:* "}
-            rows_told = [(marks[line.part] + first, *rest) for line in mine for first, *rest in [as_cells(line)]]
-            parts.append(markdown_table(HEADER, rows_told))
+            marked = [(marks[line.part] + first, *rest) for line in mine for first, *rest in [as_cells(line)]]
+            parts.append(markdown_table(HEADER, marked))
         if missing:
             parts.append(f"Not run: {'; '.join(missing)}.\n")
-        parts += [f"Diverged: {told}.\n" for told in describe_divergences(diverged, block)]
+        parts += [f"Diverged: {sentence}.\n" for sentence in describe_divergences(diverged, block)]
         ways = [line for line in protocols if line.block == block]
         if ways:
             header = ("", "prediction", what.lower() + " %", "NLL", "ECE", "heads disagree", "multiply-adds")
@@ -98,9 +98,11 @@ def _markdown(
             parts.append(markdown_table(header, cells))
     if some:
         versions = "; ".join(
-            dict.fromkeys(", ".join(f"{k} {v}" for k, v in result.versions.items()) for result in some)
+            dict.fromkeys(", ".join(f"{k} {v}" for k, v in result.run.versions.items()) for result in some)
         )
-        parts.append(f"Made with {versions}, on {'; '.join(dict.fromkeys(result.machine for result in some))}.\n")
+        parts.append(
+            f"Made with {versions}, on {'; '.join(dict.fromkeys(result.result.machine for result in some))}.\n"
+        )
     return "\n".join(parts)
 
 

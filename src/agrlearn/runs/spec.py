@@ -1,0 +1,65 @@
+"""What decides a training run, as one value: its data, its network, and its recipe."""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from agrlearn.networks.catalogue import NETWORKS, network_defaults
+from agrlearn.training.recipe import Recipe, Settings
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class RunSpec(Settings):
+    """Everything that decides a training run; two runs of the same specification on the same data are equal."""
+
+    data: str
+    """A data set by name, or the path of a file or folder."""
+    image_size: int | None = None
+    text_column: str | None = None
+    label_column: str | None = None
+    skip_bad: bool = False
+    validation_fraction: float = 0.1
+    """Of every class, held out to measure on, where the data have no test part of their own."""
+    test_fraction: Share = 0.0
+    """Draw the test part anew for every seed: this share of all objects. 0 takes the part above."""
+    stopping_fraction: Share = 0.0
+    """Of every class of the training objects, held out for the recipe's patience, so that the part that is measured
+    chooses nothing. 0 lets the measured part choose."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Of every class of the training objects, drawn by the seed."""
+    augment: bool = False
+    """Crop and flip the training images."""
+    network: str | None = None
+    """A name in `NETWORKS`, timm:NAME or FILE.py:FUNCTION; by default the one that fits the data."""
+    net: dict[str, str | int | float | bool] = Field(default={})
+    """The network's own options, such as width."""
+    fold: Annotated[int, Field(ge=1)] = 2
+    layout: Literal["contiguous", "channels-last"] = "contiguous"
+    """Of convolutions in memory; channels last is faster and used where it is safe."""
+    precision: str = "32-true"
+    recipe: Recipe = Recipe()
+
+    @property
+    def seed(self) -> int:
+        return self.recipe.seed
+
+    def with_seed(self, seed: int) -> "RunSpec":
+        """The same with another seed, of the recipe and so of everything that is random."""
+        return self.model_copy(update={"recipe": self.recipe.model_copy(update={"seed": seed})})
+
+    def settings(self) -> dict[str, Any]:
+        """All of it as JSON, without the seed, and with the defaults of the network's options."""
+        values = self.model_dump(mode="json")
+        del values["recipe"]["seed"]
+        defaults = network_defaults(self.network) if self.network in NETWORKS else {}
+        return values | {"net": {**defaults, **values["net"]}}
+
+    def key(self) -> str:
+        """A name for files, without the seed: readable, and another one for every other setting."""
+        # Without defaults, so that a setting that is new to the library does not rename what was run before.
+        changed = self.with_seed(0).model_dump(mode="json", exclude_defaults=True)
+        digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
+        return f"{self.data}-{self.network}-fold{self.fold}-{digest}"
