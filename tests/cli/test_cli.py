@@ -351,7 +351,7 @@ def test_evaluate_tells_the_speed_and_the_cost_of_the_samples_that_it_averages(t
         (["predict", "absent", "TABLE"], "not a run directory"),
         (["evaluate", "absent", "TABLE"], "not a run directory"),
         (["info", "absent"], "not a run directory"),
-        (["demo", "--seeds", "0"], "greater than or equal to 1"),
+        (["demo", "--seeds", "0"], "at least 1"),
     ],
 )
 def test_errors_are_one_sentence_and_exit_code_2(arguments, message, table, tmp_path, capsys, monkeypatch):
