@@ -19,13 +19,13 @@ from functools import cache
 
 import pytest
 
-from tests.pages import DOCUMENTS, ROOT, name_of
+from tests.pages import DOCUMENTS, PROJECT_FILES, ROOT, name_of
 
 COMMENT = re.compile(r"<!-- figures\n(.*?)-->", re.DOTALL)
 FIGURE = re.compile(r"[+−]?\d[\d.,]* ± [\d.]*\d")
 # The README has the original, and test_documents.py compares the copies with it.
 DEMO_TABLE = re.compile(r"^\| network \| prediction \|.*\n(?:\|.*\n)+", re.MULTILINE)
-PAGES = [*DOCUMENTS, ROOT / "CHANGELOG.md"]
+PAGES = [*DOCUMENTS, *PROJECT_FILES]
 QUOTING = [page for page in PAGES if COMMENT.search(page.read_text())]
 
 
