@@ -11,7 +11,6 @@ import subprocess
 import sys
 import zlib
 from html.parser import HTMLParser
-from pathlib import Path
 from unittest import mock
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
@@ -32,27 +31,26 @@ from agrlearn.studies.paper.scales import SMALL
 from agrlearn.studies.paper.tabulate import write_tables
 from agrlearn.studies.sweep import read_sweep
 from tests.networks import foreign
-
-ROOT = Path(__file__).parents[1]
-if not (ROOT / "run").is_file():
-    pytest.skip("this is about the files of the project, which are not here", allow_module_level=True)
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMANDS = re.findall(r"^    (\w+)\)", (ROOT / "run").read_text(), re.MULTILINE)
+from tests.pages import COMMANDS, DOCUMENTS, PROJECT_FILES, ROOT, name_of
 
 
 def blocks(document, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE)
 
 
+def prose_of(document):
+    return re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
 def those_with(language):
     found = [document for document in DOCUMENTS if blocks(document, language)]
     assert found
-    return pytest.mark.parametrize("document", found, ids=lambda document: str(document.relative_to(ROOT)))
+    return pytest.mark.parametrize("document", found, ids=name_of)
 
 
 @pytest.mark.filterwarnings("ignore")
 @those_with("python")
-def test_the_python_of_a_document_runs_from_top_to_bottom_and_prints_what_it_says(document, tmp_path, monkeypatch):
+def test_the_python_of_a_document_runs_and_its_sessions_print_what_they_show(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     foreign.declare_missing_operators()
     names = {"__name__": "__main__"}
@@ -87,10 +85,9 @@ def test_every_command_of_a_document_exists_and_takes_its_options(document):
             app.parse_args(words[1:], exit_on_error=False, print_error=False)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_command_that_a_sentence_names_exists(document):
-    prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
-    for span in re.findall(r"`((?:agrlearn|\./run) [^`]+)`", prose):
+    for span in re.findall(r"`((?:agrlearn|\./run) [^`]+)`", prose_of(document)):
         program, *words = shlex.split(span)
         if program == "./run":
             assert words[0] in COMMANDS, span
@@ -120,14 +117,22 @@ def demo_lines(document):
     return lines
 
 
-@pytest.mark.parametrize("name", ["index.md", "choosing.md"])
-def test_the_lines_of_the_demo_are_those_of_the_readme(name):
-    lines, known = demo_lines(ROOT / "docs" / name), demo_lines(ROOT / "README.md")
-    assert len(lines) >= 5
-    for line in lines:
-        assert any(line.items() <= whole.items() for whole in known), f"not a line of the README's table: {line}"
-    for figure in re.findall(r"[\d.]+ ± [\d.]+\d", (ROOT / "docs" / name).read_text()):
-        assert figure in (ROOT / "README.md").read_text()
+def test_the_lines_of_the_demo_are_those_of_the_readme():
+    known = demo_lines(ROOT / "README.md")
+    copies = {name_of(page): demo_lines(page) for page in DOCUMENTS[1:] if demo_lines(page)}
+    assert {"docs/index.md", "docs/choosing.md"} <= copies.keys()
+    for page, lines in copies.items():
+        for line in lines:
+            assert any(line.items() <= whole.items() for whole in known), f"{page}: not in the README's table: {line}"
+
+
+def test_the_tables_of_growth_are_those_of_the_benchmarks():
+    def table_lines(text):
+        return [line for line in text.splitlines() if line.startswith("|")]
+
+    quoted = table_lines((ROOT / "docs" / "scaling.md").read_text().split("\n## ")[0])
+    measured = (ROOT / "results" / "benchmarks.md").read_text().split("\n## Growth\n")[1].split("\n## ")[0]
+    assert quoted == table_lines(measured) != []
 
 
 def test_the_picture_of_the_dial_shows_the_readmes_table():
@@ -149,26 +154,32 @@ def test_the_tables_of_the_papers_experiments_are_those_of_the_runs_that_are_don
     cells = ROOT / "results" / CELLS_FOLDER
     done, diverged = collect(rows, cells), collect_divergences(rows, cells)
     write_tables(name, EXPERIMENTS[name], SMALL, rows, done, diverged, tmp_path, made)
+    assert {again.suffix for again in tmp_path.iterdir()} == {".csv", ".json", ".md"}
     for again in sorted(tmp_path.iterdir()):
         assert again.read_text() == (file.parent / again.name).read_text(), f"{made} --only-write writes it again"
 
 
-def test_the_figures_of_the_papers_claims_stand_in_the_tables_of_our_runs():
-    readme = (ROOT / "README.md").read_text()
-    section = re.search(r"^## What the paper's tables give here\n(.*?)^## ", readme, re.DOTALL | re.MULTILINE)[1]
-    tables = " ".join(file.read_text() for file in (ROOT / "results").glob("*-small.md"))
-    for text in (section, (ROOT / "docs" / "reproduction.md").read_text()):
-        figures = re.findall(r"(?<!\w)[+−]?\d[\d.]* ± [\d.]*\d", text)
-        assert figures
-        for figure in figures:
-            assert figure in tables, figure
+@pytest.mark.parametrize("document", PROJECT_FILES, ids=name_of)
+def test_every_command_of_run_that_a_project_file_names_exists(document):
+    assert set(re.findall(r"\./run (\w+)", document.read_text())) <= set(COMMANDS)
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=lambda document: document.name)
-def test_every_link_of_a_document_leads_somewhere_in_the_repository(document):
-    prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
-    for target in re.findall(r"\]\((?!https?://)([^)#\s]+)", prose):
+def test_every_command_of_run_is_in_its_usage():
+    usage = (ROOT / "run").read_text().split("TEXT")[1]
+    assert set(re.findall(r"^  (\w+)", usage, re.MULTILINE)) == set(COMMANDS) >= {"demo", "test", "lint", "package"}
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, *PROJECT_FILES], ids=name_of)
+def test_every_link_of_a_document_leads_to_a_file_of_the_repository(document):
+    for target in re.findall(r"\]\((?!https?://)([^)#\s]+)", prose_of(document)):
         assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", [ROOT / "README.md", *PROJECT_FILES], ids=name_of)
+def test_every_link_within_a_document_leads_to_a_heading(document):
+    titles = re.findall(r"^#+ (.*)", prose_of(document), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    assert set(re.findall(r"\]\(#([^)]+)\)", prose_of(document))) <= anchors
 
 
 class Page(HTMLParser):
@@ -180,14 +191,14 @@ class Page(HTMLParser):
         self.feed(file.read_text())
 
     def handle_starttag(self, tag, attributes):
-        told = dict(attributes)
-        self.anchors |= {told.get("id"), told.get("name")}
-        if tag == "a" and "href" in told:
-            self.links.append(told["href"])
-        elif tag == "link" and told.get("rel") != "canonical":
-            self.loads.append(told["href"])
-        elif told.get("src"):
-            self.loads.append(told["src"])
+        given = dict(attributes)
+        self.anchors |= {given.get("id"), given.get("name")}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") != "canonical":
+            self.loads.append(given["href"])
+        elif given.get("src"):
+            self.loads.append(given["src"])
 
 
 def build(folder, config):
@@ -232,6 +243,15 @@ def test_the_site_builds_and_all_its_links_lead_to_a_page_and_a_place_on_it(site
             assert target.is_file(), f"{file.relative_to(site)} links to {link}"
             if target in pages:
                 assert unquote(address.fragment) in pages[target].anchors, f"{file.relative_to(site)} links to {link}"
+
+
+def test_every_test_that_the_table_of_laws_names_is_there():
+    laws = (ROOT / "docs" / "architecture.md").read_text().split("\n## Laws")[1].split("\n## ")[0]
+    named = re.findall(r"`([\w/]+\.py)(?:::(\w+)(…?))?`", laws)
+    assert len(named) >= laws.count("\n| ") - 1  # a row is a law, but for the first
+    for file, test, more in named:
+        names = re.findall(r"^def (\w+)", (ROOT / "tests" / file).read_text(), re.MULTILINE)
+        assert any(name == test or (name.startswith(test) and (more or not test)) for name in names), f"{file}::{test}"
 
 
 def test_the_site_loads_nothing_from_elsewhere(site):

@@ -71,7 +71,8 @@ def run_notebook(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> di
     nbformat.validate(notebook)
     notebook.cells.append(nbformat.v4.new_code_cell(TOLD))
     nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
-    return json.loads(notebook.cells[-1].outputs[-1].text)
+    # A kernel may send what a cell prints in several pieces.
+    return json.loads("".join(output.text for output in notebook.cells[-1].outputs if output.get("name") == "stdout"))
 
 
 # One test, so that two processes do not run the notebook twice.

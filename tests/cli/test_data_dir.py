@@ -10,6 +10,7 @@ from agrlearn.data.arrays import read_npz
 from agrlearn.data.datasets import DATASETS
 from agrlearn.data.sources import Source
 from agrlearn.errors import DataError
+from tests.cli.commands import call
 from tests.runs.notes import change_note
 
 
@@ -31,9 +32,7 @@ def folder(tmp_path, monkeypatch, vectors):
 
 def fails(capsys, *arguments):
     """The sentence with which a command fails."""
-    with pytest.raises(SystemExit) as leave:
-        main([str(argument) for argument in arguments])
-    assert leave.value.code == 2
+    assert call(*arguments) == 2
     return capsys.readouterr().err
 
 

@@ -20,22 +20,11 @@ from agrlearn.networks.outside import build_outside
 from agrlearn.runs.run import Run
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
-from tests.cli.test_cli import call
+from tests.cli.commands import OWN, call, write_images
 from tests.networks import foreign
 from tests.runs.notes import read_note
 
 FAST = ["--epochs", "2", "--batch-size", "8", "--learning-rate", "0.02"]
-
-
-def write_images(folder, classes=("cat", "dog"), count=8):
-    random = numpy.random.default_rng(0)
-    for number, name in enumerate(classes):
-        (folder / name).mkdir(parents=True)
-        for index in range(count):
-            pixels = random.integers(0, 100, (12 + index, 15, 3)).astype("uint8")
-            pixels[..., number] += 120
-            ending = ("png", "jpg", "webp")[index % 3]
-            Image.fromarray(pixels).save(folder / name / f"{index}.{ending}")
 
 
 def write_rows(path, header, rows):
@@ -378,24 +367,6 @@ def test_a_timm_model_that_is_far_larger_than_its_file_is_not_built(tmp_path, mo
     monkeypatch.setattr(catalogue, "build_outside", lambda *_, **__: pytest.fail("it was built"))
     with pytest.raises(RunError, match="describes a far larger network than it holds"):
         load(tmp_path / "network.safetensors")
-
-
-OWN = """
-import torch
-from torch import nn
-
-print("this file was run")
-
-def make_model(num_classes):
-    features = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
-    return nn.Sequential(features, nn.Linear(32, num_classes))
-
-def no_model():
-    return 3
-
-def broken():
-    raise KeyError("oops")
-"""
 
 
 def test_the_users_own_file_is_run_only_when_named(tmp_path, capsys):

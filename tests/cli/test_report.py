@@ -7,32 +7,12 @@ import shlex
 import numpy
 import pytest
 
-from agrlearn.cli import main
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.protocols import Contextual
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
-from tests.cli.test_cli import append_row
-from tests.cli.test_own_files import OWN, write_images
+from tests.cli.commands import OWN, RECIPE, append_row, call, write_images
 from tests.runs.notes import change_note
-
-RECIPE = ["--epochs", "3", "--batch-size", "16", "--learning-rate", "0.05"]
-
-
-@pytest.fixture
-def table(tmp_path, vectors):
-    """An .npz file of vectors with named classes."""
-    file = tmp_path / "table.npz"
-    numpy.savez(file, x=vectors.objects.numpy(), y=numpy.array(vectors.class_names)[vectors.labels])
-    return file
-
-
-def call(*arguments) -> int:
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as leave:
-        return leave.code or 0
-    return 0
 
 
 def sections(file) -> set[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agrlearn import theory
-from tests.cli.test_cli import call
+from tests.cli.commands import call
 
 
 @pytest.mark.parametrize("name", theory.SOURCES)

@@ -18,7 +18,7 @@ from agrlearn.prediction.predict import predict
 from agrlearn.runs.run import Run
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
-from tests.cli.test_cli import call
+from tests.cli.commands import call
 from tests.networks import foreign
 
 RECIPE = Recipe(epochs=2, batch_size=8, learning_rate=0.05)
