@@ -86,6 +86,7 @@ def test_a_report_says_how_much_was_left_out(tmp_path, capsys):
     assert call("report", run, "--output", page, "--data", tmp_path / "pets") == 0
     assert told in capsys.readouterr().out
     assert told in page.read_text()
+    assert re.search(rf'<p class="small">{tmp_path}/pets/\w+/\d\.\w+</p>', page.read_text())
 
 
 def test_report_knows_a_copy_of_the_training_data(table, tmp_path):
@@ -160,7 +161,7 @@ def test_contextual_seats_objects_beside_those_of_training_or_is_left_out(
     fit(from_python, vectors, Recipe(epochs=1), run_dir=tmp_path / "own")
     assert call("report", tmp_path / "own", "--output", page, "--data", other) == 0
     assert dial_of(page) == {"replicated", "batched"}
-    assert "Contextual is left out of the dial of own" in page.read_text()
+    assert "The dial of own leaves out Contextual" in page.read_text()
 
 
 def test_a_run_under_way_is_shown_by_its_curves(table, tmp_path, capsys):

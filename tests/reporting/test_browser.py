@@ -155,10 +155,33 @@ def test_the_numbers_of_a_chart_are_a_table_as_well(open_page):
     wait_for(lambda: page.count("#chart-loss tbody tr") == 8, "the table")
 
 
-@pytest.mark.parametrize("width", [320, 390, 1400])
-def test_nothing_sticks_out_of_the_page(open_page, width):
+@pytest.mark.parametrize("width", [320, 400, 1200, 1400])
+def test_nothing_sticks_out_of_the_page_or_is_cut_off(open_page, width):
     page = open_page(width=width)
+    page.run("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    wait_for(lambda: page.count("#chart-loss tbody tr") == 8, "the table")
     assert page.run("document.documentElement.scrollWidth") <= width
+    cut = "[...document.querySelectorAll('.scroll, pre')].filter(box => box.scrollWidth > box.clientWidth)"
+    assert page.run(f"{cut}.map(box => box.ariaLabel ?? box.textContent)") == []
+
+
+def test_on_a_narrow_screen_every_number_has_the_heading_of_its_column(open_page):
+    page = open_page(width=400)
+    cell = "#overview tbody td:nth-of-type(4)"
+    assert page.run(f"document.querySelector('{cell}').dataset.label") == "error % ↓"
+    assert "error %" in page.run(f"getComputedStyle(document.querySelector('{cell}'), '::before').content")
+
+
+def test_the_legend_holds_only_what_is_drawn(open_page):
+    page = open_page()
+
+    def legend(chart):
+        return page.run(f"[...document.querySelectorAll('#chart-{chart} .keys')].map(key => key.textContent)")
+
+    assert legend("dial-error") == ["replicated", "batched", "contextual"]
+    assert legend("error") == ["held-out", "in training"]  # no run has patience
+    page.click("[data-pick='1']")
+    assert legend("dial-error") == ["replicated"]  # of a network with fold 1
 
 
 def test_the_dark_page_is_dark(open_page):

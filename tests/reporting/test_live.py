@@ -58,7 +58,7 @@ def test_a_run_under_way_shows_its_curves_and_how_far_it_is(ask):
     status, text = ask("/data.json")
     news = json.loads(text)
     assert (status, news["done"]) == (200, False)
-    assert "epoch 4 of 4, last heard of" in news["status"]
+    assert "epoch 4 of 4, last update" in news["status"]
 
 
 def test_a_finished_run_becomes_the_whole_report(ask, run):
