@@ -71,7 +71,7 @@ def test_hostile_names_are_text(open_page):
     assert page.count(".tip img") == 0
 
 
-def test_hovering_tells_the_numbers(open_page):
+def test_hovering_shows_the_numbers(open_page):
     page = open_page()
     assert page.run("document.querySelector('#chart-loss .tip').hidden")
     page.mouse("mouseMoved", *page.place("#chart-loss .plot"))
@@ -83,7 +83,7 @@ def test_hovering_tells_the_numbers(open_page):
     assert "multiply-adds" in page.run("document.querySelector('#chart-dial-error .tip').textContent")
 
 
-def test_a_finger_tells_the_numbers_as_well(open_page):
+def test_a_finger_shows_the_numbers_as_well(open_page):
     page = open_page(width=390)
     x, y = page.place("#chart-loss .plot")
     page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])

@@ -24,7 +24,7 @@ from agrlearn.prediction.protocols import PROTOCOLS, PredictionProtocol, Replica
 from agrlearn.reporting.objects import HardObject, show_object
 from agrlearn.seeding import generator
 
-DRAWS = (1, 2, 4)
+_DRAWS = (1, 2, 4)
 _MOST_OBJECTS, _MOST_TIMED, _ROUNDS = 10_000, 512, 9
 _MOST_HARD, _MOST_HARD_OF_ALL = 12, 96
 _QUICK_SECONDS = 2.0
@@ -78,7 +78,6 @@ class Measurement:
     """The runs of one setting on their test part; everything except the dial is by Replicated prediction."""
 
     origin: str
-    objects: int
     class_names: tuple[str, ...]
     scores: tuple[Scores, ...]
     """Of each run."""
@@ -158,7 +157,6 @@ def _summarize(first: Subject, evaluations: Sequence[Evaluation], dial: tuple[Di
     confusion = (together.label * classes + together.chosen).bincount(minlength=classes * classes)
     return Measurement(
         origin=first.origin,
-        objects=len(first.test_set),
         class_names=first.test_set.class_names,
         scores=tuple(evaluations),
         head_errors=tuple(torch.tensor([found.head_errors for found in evaluations]).mean(dim=0).tolist()),
@@ -226,7 +224,7 @@ def _ways(subject: Subject) -> list[_Way]:
         for name, kind in PROTOCOLS.items()
         if (can_be_grouped(subject.network) or not kind.tells_slots_apart)
         and (subject.context is not None or not takes(name, "context"))
-        for draws in (DRAWS if takes(name, "draws") else (1,))
+        for draws in (_DRAWS if takes(name, "draws") else (1,))
     ]
 
 

@@ -42,7 +42,7 @@ def render(report: Report, *, live: bool = False) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {"mean": _mean, "signed": _signed, "count": _count, "percent": _percent}
+    environment.filters |= {"mean": _mean, "signed": _signed, "count": _count}
     return environment.get_template("page.html").render(
         report=report,
         metrics=METRICS,
@@ -106,10 +106,6 @@ def _signed(value: Mean | float | None, metric: Metric | None = None) -> str:
 
 def _count(number: float | None, digits: int = 0) -> str:
     return "–" if number is None else f"{number:,.{digits}f}"
-
-
-def _percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f}"
 
 
 def _without_nan(value: Any) -> Any:

@@ -58,9 +58,8 @@ def published_table(
     diverged: Mapping[tuple[str, str], Sequence[str]],
 ) -> PublishedTable:  # fmt: skip
     """The experiment's table from the results that exist."""
-    found = dict(results)
-    lines = summarize(experiment, rows, found)
-    protocols = summarize_protocols(experiment, rows, found)
+    lines = summarize(experiment, rows, dict(results))
+    protocols = summarize_protocols(experiment, rows, dict(results))
     blocks = []
     for name in dict.fromkeys(row.block for row in rows):
         in_block = [line for line in lines if line.block == name]

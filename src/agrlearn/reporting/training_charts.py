@@ -14,16 +14,9 @@ _X = ("objects seen", "epochs")
 _BAND = " Lines are means over seeds, bands their range."
 _KEPT = ("diamond", "epoch that patience kept")
 
-Value = Callable[[RunFacts, dict[str, Any]], float | None]
-"""What a curve shows of an epoch's record."""
-
 
 def training_charts(settings: Sequence[Setting]) -> list[Chart]:
     """Loss, metrics and J while the networks train; the mean over seeds with a band of their range."""
-    penalized = [
-        Setting(setting.name, tuple(run for run in setting.runs if run.recipe.get("alpha", 0) > 0))
-        for setting in settings
-    ]
     charts = [
         Chart(
             "loss", "Training loss per slot",
@@ -37,7 +30,7 @@ def training_charts(settings: Sequence[Setting]) -> list[Chart]:
             "distinguishes all of them. With a deterministic encoder it is a regularizer, not I(X;T)." + _BAND, _X,
             "nats",
             _curves(settings, lambda run, record: record.get("information"))
-            + _curves(penalized, lambda run, record: record.get("log_groups"), ", log m", line="dotted"),
+            + _curves(settings, _log_groups, ", log m", line="dotted"),
             key=(("solid", "J"), ("dotted", "log m"), _KEPT),
         ),
     ]  # fmt: skip
@@ -83,27 +76,20 @@ def information_plane(settings: Sequence[Setting]) -> Chart | None:
 
 def _metric_chart(settings: Sequence[Setting], name: str, metric: Metric) -> Chart:
     """A metric of the held-out objects, and of those in training, wherever training recorded it."""
-
-    def recorded(part: str) -> Value:
-        def value(run: RunFacts, record: dict[str, Any]) -> float | None:
-            found = record.get(f"{part}_{name}")
-            return None if found is None else metric.scale * found
-
-        return value
-
     direction = "lower" if metric.lower_is_better else "higher"
     return Chart(
         name, metric.title, f"On held-out objects by Replicated prediction; {direction} is better." + _BAND, _X,
         metric.label,
-        _curves(settings, recorded("validation"), mark="circle")
-        + _curves(settings, recorded("train"), " in training", line="dotted"),
+        _curves(settings, lambda run, record: record.get(f"validation_{name}"), scale=metric.scale, mark="circle")
+        + _curves(settings, lambda run, record: record.get(f"train_{name}"), " in training", scale=metric.scale,
+                  line="dotted"),
         key=(("solid", "held-out"), ("dotted", "in training"), _KEPT),
     )  # fmt: skip
 
 
 def _curves(
-    settings: Sequence[Setting], value: Value, suffix: str = "", *, line: Literal["solid", "dotted"] = "solid",
-    mark: Mark | None = None,
+    settings: Sequence[Setting], value: Callable[[RunFacts, dict[str, Any]], float | None], suffix: str = "", *,
+    scale: float = 1.0, line: Literal["solid", "dotted"] = "solid", mark: Mark | None = None,
 ) -> tuple[Series, ...]:  # fmt: skip
     """A series for each setting that has such values: at every epoch, the mean and range over its runs.
 
@@ -118,7 +104,7 @@ def _curves(
             for record in run.epochs:
                 found = value(run, record)
                 if found is not None and math.isfinite(found):
-                    columns.setdefault(record["epoch"], []).append(found)
+                    columns.setdefault(record["epoch"], []).append(scale * found)
                     objects[record["epoch"]] = record["objects_seen"]
         epochs = _thinned(sorted(columns), most)
         if not epochs:
@@ -156,6 +142,11 @@ def _kept_epoch(run: RunFacts) -> int:
     """The epoch whose weights a finished run kept because its patience ran out; 0 for any other run."""
     patient = run.finished and run.recipe.get("patience") is not None
     return int(run.outcome("epoch") or 0) if patient else 0
+
+
+def _log_groups(run: RunFacts, record: dict[str, Any]) -> float | None:
+    """The logarithm of the groups that a penalty J sees, where there is one."""
+    return record.get("log_groups") if run.recipe.get("alpha", 0) > 0 else None
 
 
 def _plane_note(record: dict[str, Any]) -> str:

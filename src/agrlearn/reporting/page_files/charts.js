@@ -16,13 +16,8 @@
     if (parent) parent.append(element);
     return element;
   }
-  function format(value) {
-    if (value === null || value === undefined) return "–";
-    const size = Math.abs(value);
-    if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)}M`;
-    if (size >= 1e4) return `${+(value / 1e3).toPrecision(3)}k`;
-    return String(+value.toPrecision(4));
-  }
+  const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+  const format = (value) => (value === null || value === undefined ? "–" : compact.format(value));
   // After seven settings the colours repeat, with other dashes and another swatch.
   const look = (setting) => `s${setting % COLOURS} e${Math.floor(setting / COLOURS) % 4}`;
   const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
@@ -43,6 +38,7 @@
     if (inside.length < 2) return ticks([low, high], 3);
     return inside.length > 8 ? inside.filter((value) => Number.isInteger(value)) : inside;
   }
+  const path = (corners) => `M${corners.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`;
   const SHAPES = {
     square: [[-1, -1], [1, -1], [1, 1], [-1, 1]],
     triangle: [[0, -1.3], [1.2, 0.9], [-1.2, 0.9]],
@@ -52,7 +48,6 @@
     if (kind === "circle") return svg(parent, "circle", { class: "mark", cx: x, cy: y, r: size });
     return svg(parent, "path", { class: "mark", d: path(SHAPES[kind].map(([dx, dy]) => [x + dx * size, y + dy * size])) + "Z" });
   }
-  const path = (corners) => `M${corners.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`;
   // On a narrow screen a row is a list, in which every cell needs the heading of its column.
   function label(table) {
     const headings = [...table.querySelectorAll("thead th")].map((heading) => heading.textContent);
@@ -231,8 +226,7 @@
     // ---- what the pointer and the keys do
     at(event) {
       const bounds = this.canvas.getBoundingClientRect();
-      const scale = this.width / bounds.width;
-      return [(event.clientX - bounds.left) * scale, (event.clientY - bounds.top) * scale];
+      return [event.clientX - bounds.left, event.clientY - bounds.top];
     }
     toData([x, y]) {
       const { left, right, top, bottom } = this.box;
@@ -338,11 +332,10 @@
         const value = this.spec.rows.length ? "" : `${this.spec.y}: ${format(point.y)}`;
         for (const text of [point.series.notes?.[point.i], value, `${this.spec.x[this.axis]}: ${format(this.fromX(point.x))}`]) if (text) html(this.tip, "div", {}, text);
       }
-      const scale = this.plot.clientWidth / this.width;
-      const side = px * scale > this.plot.clientWidth / 2;
-      this.tip.style.left = side ? "" : `${px * scale + 14}px`;
-      this.tip.style.right = side ? `${this.plot.clientWidth - px * scale + 14}px` : "";
-      this.tip.style.top = `${clamp((this.byPoint ? py - 20 : this.box.top) * scale, 0, this.plot.clientHeight)}px`;
+      const onTheRight = px > this.width / 2;
+      this.tip.style.left = onTheRight ? "" : `${px + 14}px`;
+      this.tip.style.right = onTheRight ? `${this.width - px + 14}px` : "";
+      this.tip.style.top = `${Math.max(0, this.byPoint ? py - 20 : this.box.top)}px`;
     }
     leave() {
       this.chosen = null;
