@@ -195,7 +195,7 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
     data, run = tmp_path / "table.npz", tmp_path / "run"
     numpy.savez(data, x=vectors.objects.numpy(), y=numpy.array(vectors.class_names)[vectors.labels])
     command = [sys.executable, "-m", "agrlearn"]
-    options = ["--epochs", "80", "--batch-size", "8", "--run-dir", str(run), "--no-report"]
+    options = ["--epochs", "500", "--batch-size", "8", "--run-dir", str(run), "--no-report"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     training = subprocess.Popen([*command, "train", str(data), *options], env=environment, **quiet)
@@ -212,7 +212,7 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
             return page.run(f"document.querySelector('{selector}')?.textContent ?? ''")
 
         def epoch() -> int:
-            found = re.search(r"epoch (\d+) of 80", text("#status"))
+            found = re.search(r"epoch (\d+) of 500", text("#status"))
             return int(found[1]) if found else 0
 
         first = wait_for(epoch, "the first epoch")
