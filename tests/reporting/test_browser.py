@@ -168,7 +168,7 @@ def test_nothing_sticks_out_of_the_page_or_is_cut_off(open_page, width):
 def test_on_a_narrow_screen_every_number_has_the_heading_of_its_column(open_page):
     page = open_page(width=400)
     cell = "#overview tbody td:nth-of-type(4)"
-    assert page.run(f"document.querySelector('{cell}').dataset.label") == "error % ↓"
+    assert page.run(f"document.querySelector('{cell}').dataset.label") == "error %\N{NO-BREAK SPACE}↓"
     assert "error %" in page.run(f"getComputedStyle(document.querySelector('{cell}'), '::before').content")
 
 
@@ -198,12 +198,13 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
     options = ["--epochs", "500", "--batch-size", "8", "--run-dir", str(run), "--no-report"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    training = subprocess.Popen([*command, "train", str(data), *options], env=environment, **quiet)
+    started = [subprocess.Popen([*command, "train", str(data), *options], env=environment, **quiet)]
     try:
         wait_for((run / "run.json").exists, "the run to begin")
         watching = subprocess.Popen(
             [*command, "watch", str(run)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+        started.append(watching)
         (url,) = re.findall(r"http://127\.0\.0\.1:\d+/", watching.stdout.readline())
         page = open_page(url)
 
@@ -227,5 +228,6 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
         assert "No longer watching" in out
         assert err == ""
     finally:
-        training.kill()
-        training.wait()
+        for process in started:
+            process.kill()
+            process.wait()

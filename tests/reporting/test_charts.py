@@ -37,7 +37,7 @@ def test_a_metric_that_is_added_shows_up_in_every_table_and_in_the_dial(accuracy
     measured = dict(enumerate(measure(openers, dial=True)))
     report = report_of_runs("accuracy", settings, measured)
     page = render(report)
-    assert page.count('title="Accuracy; higher is better">accuracy % ↑</th>') == 2  # comparison, reliability
+    assert page.count('title="Accuracy; higher is better">accuracy %&nbsp;↑</th>') == 2  # comparison, reliability
     mean = 1 - measured[1].means["error"].value
     error = measured[1].means["error"].standard_error
     assert f"{100 * mean:.2f} ±\N{NO-BREAK SPACE}{100 * error:.2f}</td>" in page.partition('id="dial"')[0]

@@ -94,14 +94,18 @@ def _mean(mean: Mean | None, metric: Metric | None = None, digits: int = 2, scal
     """A mean as its metric is shown, or with so many digits."""
     if mean is None or math.isnan(mean.value):
         return "–"
-    text = mean.text(metric.scale, metric.mean_digits) if metric else mean.text(scale, digits)
-    return text.replace("± ", "±\N{NO-BREAK SPACE}")
+    return _unbroken(mean.text(metric.scale, metric.mean_digits) if metric else mean.text(scale, digits))
 
 
 def _signed(value: Mean | float | None, metric: Metric | None = None) -> str:
     mean = Mean(value, math.nan) if isinstance(value, float) else value
     scale, digits = (metric.scale, metric.mean_digits) if metric else (1.0, 2)
-    return (mean.signed_text(scale, digits) if mean is not None else "") or "–"
+    return _unbroken(mean.signed_text(scale, digits) if mean is not None else "") or "–"
+
+
+def _unbroken(text: str) -> str:
+    """In a narrow column the standard error goes to a line of its own."""
+    return text.replace("± ", "±\N{NO-BREAK SPACE}")
 
 
 def _count(number: float | None, digits: int = 0) -> str:
