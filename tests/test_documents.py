@@ -25,8 +25,8 @@ from agrlearn import DATASETS, JOINS, NETWORKS, PROTOCOLS
 from agrlearn.cli import app
 from agrlearn.information import BOUNDS
 from agrlearn.studies.paper.experiments import EXPERIMENTS
-from agrlearn.studies.paper.lines import collect, collect_divergences
-from agrlearn.studies.paper.reproduce import CELLS_FOLDER, choose_rows
+from agrlearn.studies.paper.reproduce import choose_rows
+from agrlearn.studies.paper.results import CELLS_FOLDER, collect, collect_divergences
 from agrlearn.studies.paper.scales import SMALL
 from agrlearn.studies.paper.tabulate import write_tables
 from agrlearn.studies.sweep import read_sweep

@@ -60,12 +60,13 @@ def test_a_report_says_how_much_was_left_out(tmp_path, capsys):
     for name in ("one", "two"):
         (tmp_path / "pets" / "cat" / f"{name}.png").write_bytes(b"no picture")
     assert call("train", tmp_path / "pets", "--run-dir", run, "--skip-bad", *RECIPE) == 0
-    told = f"{tmp_path / 'pets'}: left out 2 that cannot be read."
-    assert told in (run / "report.html").read_text()
+    sentence = f"{tmp_path / 'pets'}: left out 2 that cannot be read."
+    assert sentence in (run / "report.html").read_text()
     capsys.readouterr()
     assert call("report", run, "--output", page, "--data", tmp_path / "pets") == 0
-    assert told in capsys.readouterr().out
-    assert told in page.read_text()
+    assert sentence in capsys.readouterr().out
+    assert sentence in page.read_text()
+    assert re.search(rf'<p class="small">{tmp_path}/pets/\w+/\d\.\w+</p>', page.read_text())
 
 
 def test_report_knows_a_copy_of_the_training_data(table, tmp_path):
@@ -104,8 +105,8 @@ def test_a_run_without_a_held_out_part_is_shown_by_its_curves(table, tmp_path, c
 
 def dial_of(file) -> set[str]:
     """The ways to predict that the page's dial shows."""
-    told = json.loads(re.search(r'id="report-data">(.*?)</script>', file.read_text())[1])
-    dial = next(chart for chart in told["charts"] if chart["id"] == "dial-error")
+    data = json.loads(re.search(r'id="report-data">(.*?)</script>', file.read_text())[1])
+    dial = next(chart for chart in data["charts"] if chart["id"] == "dial-error")
     return {series["name"].rpartition(", ")[2] for series in dial["series"]}
 
 
@@ -140,7 +141,7 @@ def test_contextual_seats_objects_beside_those_of_training_or_is_left_out(
     fit(from_python, vectors, Recipe(epochs=1), run_dir=tmp_path / "own")
     assert call("report", tmp_path / "own", "--output", page, "--data", other) == 0
     assert dial_of(page) == {"replicated", "batched"}
-    assert "Contextual is left out of the dial of own" in page.read_text()
+    assert "The dial of own leaves out Contextual" in page.read_text()
 
 
 def test_a_run_under_way_is_shown_by_its_curves(table, tmp_path, capsys):

@@ -26,9 +26,9 @@ class Browser:
             [str(PROGRAM), *options, f"--user-data-dir={profile}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        told = profile / "DevToolsActivePort"
-        wait_for(lambda: told.exists() and len(told.read_text().splitlines()) > 1, "the browser to start")
-        self._address = f"http://127.0.0.1:{told.read_text().split()[0]}"
+        port_file = profile / "DevToolsActivePort"
+        wait_for(lambda: port_file.exists() and len(port_file.read_text().splitlines()) > 1, "the browser to start")
+        self._address = f"http://127.0.0.1:{port_file.read_text().split()[0]}"
 
     def open(self, url: str, *, width: int = 1200, height: int = 900, dark: bool = False) -> "Page":
         request = urllib.request.Request(f"{self._address}/json/new?about:blank", method="PUT")
@@ -107,13 +107,13 @@ class Page:
                 return message["result"]
             self._note(message.get("method"), message.get("params", {}))
 
-    def _note(self, event: str | None, told: dict[str, Any]) -> None:
+    def _note(self, event: str | None, details: dict[str, Any]) -> None:
         if event in ("Runtime.exceptionThrown", "Page.javascriptDialogOpening"):
-            self.complaints.append(json.dumps(told))
-        elif event == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            self.complaints.append(json.dumps(told["entry"]))
-        elif event == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-            self.complaints.append(json.dumps(told["args"]))
+            self.complaints.append(json.dumps(details))
+        elif event == "Log.entryAdded" and details["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(json.dumps(details["entry"]))
+        elif event == "Runtime.consoleAPICalled" and details["type"] in ("error", "warning", "assert"):
+            self.complaints.append(json.dumps(details["args"]))
 
 
 def wait_for(condition: Any, what: str, seconds: float = _PATIENCE) -> Any:

@@ -16,6 +16,7 @@ from agrlearn.training.recipe import Recipe
 
 HOSTILE = "<script>alert(1)</script>"
 QUOTED = "quote\"s & 'more'"
+COMMAND = f"agrlearn report 'a b' {'-'.join(['long'] * 60)}"
 
 
 @pytest.fixture(scope="session")
@@ -55,4 +56,4 @@ def report(trained):
     settings = settings_of(facts)
     openers = [[functools.partial(subjects.get, run.folder) for run in setting.runs] for setting in settings]
     found = measure(openers, dial=True)
-    return report_of_runs('Two "settings" <b>', settings, dict(enumerate(found)), command="agrlearn report 'a b'")
+    return report_of_runs('Two "settings" <b>', settings, dict(enumerate(found)), command=COMMAND)

@@ -71,7 +71,7 @@ def test_hostile_names_are_text(open_page):
     assert page.count(".tip img") == 0
 
 
-def test_hovering_tells_the_numbers(open_page):
+def test_hovering_shows_the_numbers(open_page):
     page = open_page()
     assert page.run("document.querySelector('#chart-loss .tip').hidden")
     page.mouse("mouseMoved", *page.place("#chart-loss .plot"))
@@ -83,7 +83,7 @@ def test_hovering_tells_the_numbers(open_page):
     assert "multiply-adds" in page.run("document.querySelector('#chart-dial-error .tip').textContent")
 
 
-def test_a_finger_tells_the_numbers_as_well(open_page):
+def test_a_finger_shows_the_numbers_as_well(open_page):
     page = open_page(width=390)
     x, y = page.place("#chart-loss .plot")
     page.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
@@ -155,10 +155,33 @@ def test_the_numbers_of_a_chart_are_a_table_as_well(open_page):
     wait_for(lambda: page.count("#chart-loss tbody tr") == 8, "the table")
 
 
-@pytest.mark.parametrize("width", [320, 390, 1400])
-def test_nothing_sticks_out_of_the_page(open_page, width):
+@pytest.mark.parametrize("width", [320, 400, 1200, 1400])
+def test_nothing_sticks_out_of_the_page_or_is_cut_off(open_page, width):
     page = open_page(width=width)
+    page.run("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+    wait_for(lambda: page.count("#chart-loss tbody tr") == 8, "the table")
     assert page.run("document.documentElement.scrollWidth") <= width
+    cut = "[...document.querySelectorAll('.scroll, pre')].filter(box => box.scrollWidth > box.clientWidth)"
+    assert page.run(f"{cut}.map(box => box.ariaLabel ?? box.textContent)") == []
+
+
+def test_on_a_narrow_screen_every_number_has_the_heading_of_its_column(open_page):
+    page = open_page(width=400)
+    cell = "#overview tbody td:nth-of-type(4)"
+    assert page.run(f"document.querySelector('{cell}').dataset.label") == "error %\N{NO-BREAK SPACE}↓"
+    assert "error %" in page.run(f"getComputedStyle(document.querySelector('{cell}'), '::before').content")
+
+
+def test_the_legend_holds_only_what_is_drawn(open_page):
+    page = open_page()
+
+    def legend(chart):
+        return page.run(f"[...document.querySelectorAll('#chart-{chart} .keys')].map(key => key.textContent)")
+
+    assert legend("dial-error") == ["replicated", "batched", "contextual"]
+    assert legend("error") == ["held-out", "in training"]  # no run has patience
+    page.click("[data-pick='1']")
+    assert legend("dial-error") == ["replicated"]  # of a network with fold 1
 
 
 def test_the_dark_page_is_dark(open_page):
@@ -172,15 +195,16 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
     data, run = tmp_path / "table.npz", tmp_path / "run"
     numpy.savez(data, x=vectors.objects.numpy(), y=numpy.array(vectors.class_names)[vectors.labels])
     command = [sys.executable, "-m", "agrlearn"]
-    options = ["--epochs", "80", "--batch-size", "8", "--run-dir", str(run), "--no-report"]
+    options = ["--epochs", "500", "--batch-size", "8", "--run-dir", str(run), "--no-report"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    training = subprocess.Popen([*command, "train", str(data), *options], env=environment, **quiet)
+    started = [subprocess.Popen([*command, "train", str(data), *options], env=environment, **quiet)]
     try:
         wait_for((run / "run.json").exists, "the run to begin")
         watching = subprocess.Popen(
             [*command, "watch", str(run)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
+        started.append(watching)
         (url,) = re.findall(r"http://127\.0\.0\.1:\d+/", watching.stdout.readline())
         page = open_page(url)
 
@@ -189,7 +213,7 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
             return page.run(f"document.querySelector('{selector}')?.textContent ?? ''")
 
         def epoch() -> int:
-            found = re.search(r"epoch (\d+) of 80", text("#status"))
+            found = re.search(r"epoch (\d+) of 500", text("#status"))
             return int(found[1]) if found else 0
 
         first = wait_for(epoch, "the first epoch")
@@ -204,5 +228,6 @@ def test_the_live_page_moves_while_a_run_goes_on(open_page, tmp_path, vectors):
         assert "No longer watching" in out
         assert err == ""
     finally:
-        training.kill()
-        training.wait()
+        for process in started:
+            process.kill()
+            process.wait()

@@ -58,7 +58,7 @@ def test_a_run_under_way_shows_its_curves_and_how_far_it_is(ask):
     status, text = ask("/data.json")
     news = json.loads(text)
     assert (status, news["done"]) == (200, False)
-    assert "epoch 4 of 4, last heard of" in news["status"]
+    assert "epoch 4 of 4, last update" in news["status"]
 
 
 def test_a_finished_run_becomes_the_whole_report(ask, run):
@@ -94,7 +94,7 @@ def test_other_methods_are_refused(ask):
     assert ask(method="HEAD") == (200, "")
 
 
-def test_a_run_that_is_gone_is_told_and_does_not_end_the_server(ask, run):
+def test_a_run_that_is_gone_is_reported_and_does_not_end_the_server(ask, run):
     (run / "run.json").unlink()
     status, text = ask()
     assert status == 503
@@ -102,7 +102,7 @@ def test_a_run_that_is_gone_is_told_and_does_not_end_the_server(ask, run):
     assert ask("/nothing")[0] == 404
 
 
-def test_a_browser_that_goes_away_is_not_told_of(ask, capfd):
+def test_a_browser_that_goes_away_leaves_no_message(ask, capfd):
     for _ in range(20):
         with socket.create_connection(ask.address) as line:
             line.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{ask.address[1]}\r\n\r\n".encode())

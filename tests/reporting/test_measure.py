@@ -8,8 +8,10 @@ import weakref
 import pytest
 import torch
 
+from agrlearn.data.labelled import Origin
+from agrlearn.data.sources import Place
 from agrlearn.evaluation.evaluate import evaluate
-from agrlearn.evaluation.metrics import calibration_bins, outcomes_of, score
+from agrlearn.evaluation.metrics import METRICS, calibration_bins, outcomes_of, score
 from agrlearn.prediction.protocols import Batched
 from agrlearn.reporting.measure import measure
 from agrlearn.reporting.objects import show_object
@@ -33,8 +35,10 @@ def test_measurements_agree_with_evaluate(trained, report):
     pair = [subjects[run.folder] for run in facts[2:]]
     found = report.measured[1]
     expected = [evaluate(subject.network, subject.test_set) for subject in pair]
-    for mine, theirs in zip(found.scores, expected, strict=True):
-        assert (mine.error, mine.nll, mine.ece) == pytest.approx((theirs.error, theirs.nll, theirs.ece))
+    for scores, evaluation in zip(found.scores, expected, strict=True):
+        assert [getattr(scores, name) for name in METRICS] == pytest.approx(
+            [getattr(evaluation, name) for name in METRICS]
+        )
     heads = torch.tensor([each.head_errors for each in expected]).mean(dim=0).tolist()
     assert found.head_errors == pytest.approx(heads)
     disagreement = sum(each.head_disagreement for each in expected) / 2
@@ -44,7 +48,7 @@ def test_measurements_agree_with_evaluate(trained, report):
     assert 1 - confusion.diagonal().sum() / 64 == pytest.approx(sum(each.error for each in expected) / 2)
     batched = next(point for point in found.dial if (point.protocol, point.draws) == ("batched", 2))
     errors = [evaluate(subject.network, subject.test_set, Batched(draws=2)).error for subject in pair]
-    assert batched.error.value == pytest.approx(sum(errors) / 2)
+    assert batched.scores["error"].value == pytest.approx(sum(errors) / 2)
     assert {(point.protocol, point.draws) for point in found.dial} == {
         ("replicated", 1), *((name, draws) for name in ("batched", "contextual") for draws in (1, 2, 4)),
     }  # fmt: skip
@@ -66,6 +70,21 @@ def test_the_hardest_objects_come_first_with_every_heads_verdict(report):
     assert likelihoods == sorted(likelihoods)
     assert all(len(one.verdicts) == 2 for one in hardest)
     assert all(one.picture.startswith("data:image/png;base64,") for one in hardest)
+
+
+def test_the_hardest_objects_are_named_by_their_place_in_the_data(trained, hostile_images):
+    facts, subjects = trained
+    everything = dataclasses.replace(
+        hostile_images, origin=Origin("data", None, {}, skip_bad=False, part="train", count=96)
+    )
+    rows = torch.arange(95, 63, -1)
+    subject = dataclasses.replace(subjects[facts[2].folder], test_set=everything.subset(rows))
+    (plain,) = measure([[lambda: subject]], dial=False)
+    likelihoods = evaluate(subject.network, subject.test_set).outcomes.likelihood
+    assert plain.hardest[0].place == f"object {rows[likelihoods.argmin()]}"
+    named = dataclasses.replace(subject, places=[Place(number, f"{number}.png") for number in range(96)])
+    (found,) = measure([[lambda: named]], dial=False)
+    assert [one.place for one in found.hardest] == [f"{one.place.split()[1]}.png" for one in plain.hardest]
 
 
 def test_the_dial_is_left_out_where_it_is_not_wanted(trained):

@@ -13,6 +13,7 @@ from agrlearn.runs.result import FinishedRun, Point, ProtocolScores, RunResult
 from agrlearn.studies.paper.experiments import EXPERIMENTS
 from agrlearn.studies.paper.results import CellResult
 from agrlearn.studies.paper.scales import SCALES
+from tests.reporting.test_page import assert_every_row_fits_its_headings
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,8 @@ def test_the_table_says_in_words_whether_numbers_agree_and_what_was_not_run():
     assert all(
         word in page for word in ("≈ agrees", "▼ worse", "▲ better", "Not run: fold 1", "−0.19", "reproduce table1")
     )
+    assert_every_row_fits_its_headings(page)
+    assert "Brier&nbsp;↓" in page
     assert '<section id="overview"' not in page
     assert len(report.training[0].series) == 3
     smaller = report_of_experiment(experiment, SCALES["small"], rows, results, {}, "agrlearn reproduce table1")

@@ -67,7 +67,7 @@ def test_a_finished_run_with_patience_is_compared_by_the_epoch_that_it_keeps(tmp
             run, epochs=tuple(lines), finished=finished, identity={**run.identity, "recipe": recipe}
         )
         (row,) = compare(settings_of([facts]), {})
-        assert (row.error.value, row.nll.value) == (error, nll)
+        assert (row.scores["error"].value, row.scores["nll"].value) == (error, nll)
 
 
 def test_errors_on_other_objects_have_no_difference(tmp_path, report):

@@ -64,11 +64,18 @@ class Metric:
 
     function: Callable[[Outcomes], float]
     label: str
+    """A short one, for columns and axes."""
+    title: str
     scale: float = 1.0
     """What the figure is multiplied by to be shown."""
     digits: int = 4
-    """Shown of a single run; of a mean over runs, three at most."""
+    """Decimal places of a single run."""
     lower_is_better: bool = True
+
+    @property
+    def mean_digits(self) -> int:
+        """Decimal places of a mean over runs: one less than of a single run, but at least two."""
+        return max(2, self.digits - 1)
 
     def text(self, value: float) -> str:
         """The figure of a single run, as it is shown."""
@@ -76,7 +83,7 @@ class Metric:
 
     def mean_text(self, mean: Mean) -> str:
         """A mean over runs with its standard error, as it is shown."""
-        return mean.text(self.scale, min(self.digits, 3))
+        return mean.text(self.scale, self.mean_digits)
 
 
 def outcomes_of(probabilities: Tensor, labels: Tensor) -> Outcomes:
@@ -133,10 +140,10 @@ def _brier(outcomes: Outcomes) -> float:
 
 
 METRICS: dict[str, Metric] = {
-    "error": Metric(_error, "error %", scale=100, digits=2),
-    "nll": Metric(_negative_log_likelihood, "NLL"),
-    "ece": Metric(_calibration_error, "ECE"),
-    "brier": Metric(_brier, "Brier"),
+    "error": Metric(_error, "error %", "Error", scale=100, digits=2),
+    "nll": Metric(_negative_log_likelihood, "NLL", "Negative log likelihood (nats)"),
+    "ece": Metric(_calibration_error, "ECE", "Expected calibration error"),
+    "brier": Metric(_brier, "Brier", "Brier score"),
 }
-"""Metrics by name, as evaluation, tables and reports show them."""
+"""Metrics by name, as evaluation, tables and reports show them; comparisons are by the first."""
 assert [field.name for field in fields(Scores)] == list(METRICS)

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from agrlearn.evaluation.metrics import METRICS
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.reporting.charts import Chart
 from agrlearn.reporting.measure import Measurement
@@ -13,17 +14,15 @@ from agrlearn.reporting.overview import ComparisonRow, compare
 from agrlearn.reporting.paper_table import PublishedTable, published_table
 from agrlearn.reporting.training_charts import information_plane, training_charts
 from agrlearn.runs.facts import RunFacts, Setting
-from agrlearn.runs.result import Point
 from agrlearn.studies.paper.experiments import Experiment, Row
 from agrlearn.studies.paper.results import CellResult
 from agrlearn.studies.paper.scales import Scale
 from agrlearn.training.parts import mean_log_groups
-from agrlearn.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Card:
-    """What makes a setting again."""
+    """What it takes to run a setting again."""
 
     setting: int
     recipe: str
@@ -38,8 +37,9 @@ class Report:
     title: str
     settings: tuple[str, ...]
     training: tuple[Chart, ...]
+    cards: tuple[Card, ...]
     command: str = ""
-    """That makes all of it again."""
+    """Runs all of it again."""
     comparison: tuple[ComparisonRow, ...] = ()
     table: PublishedTable | None = None
     dial: tuple[Chart, ...] = ()
@@ -47,12 +47,11 @@ class Report:
     heads: Chart | None = None
     plane: Chart | None = None
     measured: Mapping[int, Measurement] = field(default_factory=dict)
-    cards: tuple[Card, ...] = ()
+    """By the number of the setting."""
     notes: tuple[str, ...] = ()
     """What is missing, and why."""
 
     def charts(self) -> list[Chart]:
-        """All there is to draw."""
         single = [chart for chart in (self.reliability, self.heads, self.plane) if chart is not None]
         return [*self.training, *self.dial, *single]
 
@@ -64,23 +63,19 @@ def report_of_runs(
     """A report of run directories, by setting.
 
     Args:
-        measured: by number, the settings whose networks were tried.
-        command: that makes all of it again.
+        measured: by number, the settings whose networks were measured.
+        command: runs all of it again.
     """
     found = dict(measured or {})
-    names = tuple(setting.name for setting in settings)
-    return Report(
-        title=title,
-        settings=names,
-        training=tuple(training_charts(settings)),
-        command=command,
+    report = _report_of_settings(title, settings, command)
+    return replace(
+        report,
         comparison=tuple(compare(settings, found)),
-        dial=tuple(dial_charts(names, found)),
-        reliability=reliability_chart(names, found),
-        heads=heads_chart(names, found),
+        dial=tuple(dial_charts(report.settings, found)),
+        reliability=reliability_chart(report.settings, found),
+        heads=heads_chart(report.settings, found),
         plane=information_plane(settings),
         measured=found,
-        cards=tuple(_card(number, setting.runs[0]) for number, setting in enumerate(settings)),
         notes=tuple(notes),
     )
 
@@ -89,54 +84,45 @@ def report_of_experiment(
     experiment: Experiment, scale: Scale, rows: Sequence[Row], results: Mapping[tuple[str, str], list[CellResult]],
     diverged: Mapping[tuple[str, str], Sequence[str]], command: str,
 ) -> Report:  # fmt: skip
-    """A report of an experiment of the paper, from the results there are."""
+    """A report of an experiment of the paper, from the results that exist."""
     table = published_table(experiment, scale, rows, results, diverged)
     settings = [
-        Setting(f"{row.block}: {row.label}", tuple(_facts(result) for result in mine))
+        Setting(f"{row.block}: {row.label}", tuple(_facts(result) for result in found))
         for row in rows
-        if (mine := results[row.block, row.label])
+        if (found := results[row.block, row.label])
     ]
+    report = _report_of_settings(table.title, settings, command)
+    cards = tuple(replace(card, environment=table.environment) for card in report.cards)
+    return replace(report, table=table, cards=cards)
+
+
+def _report_of_settings(title: str, settings: Sequence[Setting], command: str) -> Report:
+    """What is known of any settings: their curves, and how to run them again."""
     cards = [
-        Card(number, json.dumps(setting.runs[0].identity, indent=1, ensure_ascii=False), table.environment, "")
-        for number, setting in enumerate(settings)
+        Card(
+            number,
+            json.dumps(run.identity, indent=1, ensure_ascii=False),
+            "\n".join(f"{name} {value}" for name, value in run.versions.items()),
+            run.command,
+        )
+        for number, run in enumerate(setting.runs[0] for setting in settings)
     ]
-    return Report(
-        title=table.title,
-        settings=tuple(setting.name for setting in settings),
-        training=tuple(training_charts(settings)),
-        command=command,
-        table=table,
-        cards=tuple(cards),
-    )
-
-
-def _card(number: int, run: RunFacts) -> Card:
-    return Card(
-        number,
-        json.dumps(run.identity, indent=1, ensure_ascii=False),
-        "\n".join(f"{name} {value}" for name, value in run.versions.items()),
-        run.command,
-    )
+    names = tuple(setting.name for setting in settings)
+    return Report(title, names, tuple(training_charts(settings)), tuple(cards), command)
 
 
 def _facts(result: CellResult) -> RunFacts:
     """A cell's result as if its run directory were still there."""
     spec = result.run.spec
-    lines = [
-        {
-            "epoch": point.epoch, "objects_seen": point.objects_seen, "loss": point.loss,
-            "train_error": point.train_error, "validation_error": point.error, "validation_nll": point.nll,
-            "information": point.information, "log_groups": _log_groups(point, spec.fold, spec.recipe),
-        }
-        for point in result.result.curve
-    ]  # fmt: skip
+    records = []
+    for point in result.result.curve:
+        # An epoch has as many groups as there are objects, each of `fold` objects.
+        sampler = GroupBatchSampler(
+            point.objects_seen // (point.epoch * spec.fold), spec.fold, spec.recipe.batch_size
+        )  # fmt: skip
+        values = vars(point) | {f"validation_{name}": getattr(point, name, None) for name in METRICS}
+        records.append(values | {"log_groups": mean_log_groups(sampler, spec.recipe.accumulate)})
     settings = spec.settings()
     network = {"network": settings.pop("network"), "fold": settings.pop("fold"), **settings.pop("net")}
     identity = {**settings, "network": network, "recipe": spec.recipe.model_dump(mode="json")}
-    return RunFacts(Path(), identity, result.run.versions, tuple(lines), result.result.seconds, finished=True)
-
-
-def _log_groups(point: Point, fold: int, recipe: Recipe) -> float:
-    """What training recorded beside J: an epoch has as many groups as there are objects, each of `fold` objects."""
-    objects = point.objects_seen // (point.epoch * fold)
-    return mean_log_groups(GroupBatchSampler(objects, fold, recipe.batch_size), recipe.accumulate)
+    return RunFacts(Path(), identity, result.run.versions, tuple(records), result.result.seconds, finished=True)

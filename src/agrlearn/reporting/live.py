@@ -22,7 +22,7 @@ _MOST_CONNECTIONS, _LONGEST_REQUEST, _PATIENCE = 512, 2**14, 10.0  # bytes, and 
 
 
 class LiveRun:
-    """What is known of a run now: its curves while it trains and, once it is finished, everything.
+    """What is known of a run now: its curves while it trains, and everything once it is finished.
 
     Args:
         full_report: the whole report of a finished run, which may take a while to measure.
@@ -56,13 +56,13 @@ class LiveRun:
         return self._full or self._curves(facts)
 
     def _curves(self, facts: RunFacts) -> Report:
-        """What the page can keep up to date by itself: all but tables."""
+        """What the page can keep up to date by itself: everything except tables."""
         return replace(report_of_runs(self._title, settings_of([facts])), comparison=())
 
     def _measure(self, facts: RunFacts) -> None:
         try:
             self._full = self._full_report(facts)
-        except Exception as error:  # the curves are worth showing even so
+        except Exception as error:  # the curves are still worth showing
             notes = [f"The network was not measured: {error}."]
             self._full = report_of_runs(self._title, settings_of([facts]), notes=notes)
 
@@ -72,11 +72,11 @@ class LiveRun:
             return f"Finished: {epochs}. This page no longer changes."
         if facts.finished:
             return f"Finished: {epochs}. Measuring the network …"
-        return f"Under way: {epochs}, last heard of {_ago(facts.folder)}."
+        return f"Under way: {epochs}, last update {_ago(facts.folder)}."
 
 
 class LiveServer:
-    """Serves a run's page and its data on 127.0.0.1: to few at a time, and to nobody who keeps it waiting.
+    """Serves a run's page and its data on 127.0.0.1; connections are limited in number and in time.
 
     Args:
         port: 0 lets the system choose one.
@@ -122,12 +122,12 @@ class LiveServer:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            writer.transport.abort()  # a browser that went away, that is silent, or that is none
+            writer.transport.abort()  # the client went away, says nothing, or is not a browser
         finally:
             self._connections -= 1
 
     def _answer(self, request: str) -> bytes:
-        """What to send back, head and all."""
+        """The whole response: headers and content."""
         first, *lines = request.split("\r\n")
         method, _, path = first.rpartition(" ")[0].partition(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -143,7 +143,7 @@ class LiveServer:
     def _page(self, method: str, path: str, host: str) -> tuple[int, str, str]:
         # Another name for this machine may belong to a page elsewhere that wants to read this one (DNS rebinding).
         if host not in (f"{_HOST}:{self.address[1]}", f"localhost:{self.address[1]}"):
-            return 403, "text/plain", "This page is served to 127.0.0.1 alone.\n"
+            return 403, "text/plain", "This page is served only at 127.0.0.1.\n"
         if method not in ("GET", "HEAD"):
             return 501, "text/plain", "This page can only be read.\n"
         try:
@@ -153,7 +153,7 @@ class LiveServer:
                 return 200, "application/json", json.dumps(self._run.news(), allow_nan=False)
         except (AgrLearnError, OSError) as error:
             return 503, "text/plain", f"{error}\n"
-        return 404, "text/plain", "There is the page, /, and its data, /data.json.\n"
+        return 404, "text/plain", "Only the page, /, and its data, /data.json, are served.\n"
 
 
 def _ago(folder: Path) -> str:

@@ -10,7 +10,7 @@ from agrlearn.errors import AgrLearnError, DataError
 from agrlearn.files import write_atomically, write_output
 from agrlearn.grouping import Objects
 from agrlearn.reporting.collect import Report, report_of_runs
-from agrlearn.reporting.measure import Measurement, Opener, Subject, can_be_grouped, measure
+from agrlearn.reporting.measure import Opener, Subject, can_be_grouped, measure
 from agrlearn.reporting.page import render
 from agrlearn.runs.facts import RunFacts, find_runs, read_facts, settings_of
 from agrlearn.runs.run import Run
@@ -58,38 +58,39 @@ class Reporter:
         self, runs: Sequence[RunFacts], title: str, *, command: str = "", subjects: dict[Path, Subject] | None = None,
         notes: Sequence[str] = (),
     ) -> Report:  # fmt: skip
-        """The report of some runs; what cannot be measured is told on the page, not raised, unless `data` was named.
+        """The report of some runs.
+
+        The page says what cannot be measured; it is an error only if `data` was named.
 
         Args:
             subjects: networks and data that are open already, by run directory.
-            notes: what the page tells beside what is told here.
+            notes: sentences for the page beside those written here.
         """
         settings = settings_of(runs)
         openers: dict[int, list[Opener]] = {}
-        contexts: dict[int, bool] = {}
-        told = list(notes)
+        lacking: list[int] = []
+        remarks = list(notes)
         for number, setting in enumerate(settings):
-            mine: list[Opener] = [functools.partial(self.open, run, subjects or {}) for run in setting.runs]
+            opening = [functools.partial(self.open, run, subjects or {}) for run in setting.runs]
             try:
-                # Each once now, to see whether it can be, and again when it is measured: together they would be many.
-                contexts[number] = any([opener().lacks_context for opener in mine])
-                openers[number] = mine
+                # Open each once to see that it works, and again to measure it: all of them may not fit into memory.
+                if any([opener().lacks_context for opener in opening]):
+                    lacking.append(number)
+                openers[number] = [*opening]
             except AgrLearnError as error:
                 if self.data is not None and all(run.finished for run in setting.runs):
                     raise
-                told.append(f"{setting.name} was not measured: {error}.")
-        measured: dict[int, Measurement] = dict(
-            zip(openers, measure(list(openers.values()), dial=self.dial), strict=True)
-        )
-        told += dict.fromkeys(f"{source.left_out}." for source in self._sources.values() if source.bad)
-        told += [
-            f"Contextual is left out of the dial of {settings[number].name}, whose training objects are no longer here."
-            for number, found in measured.items()
-            if found.dial and contexts[number]
+                remarks.append(f"{setting.name} was not measured: {error}.")
+        measured = dict(zip(openers, measure(list(openers.values()), dial=self.dial), strict=True))
+        remarks += dict.fromkeys(f"{source.left_out}." for source in self._sources.values() if source.bad)
+        remarks += [
+            f"The dial of {settings[number].name} leaves out Contextual: its training objects are not available."
+            for number in lacking
+            if measured[number].dial
         ]
         if self.dial is None and any(not found.dial for found in measured.values()):
-            told.append("The dial was left out to save time: agrlearn report measures it.")
-        return report_of_runs(title, settings, measured, command=command, notes=told)
+            remarks.append("The dial was left out to save time: agrlearn report measures it.")
+        return report_of_runs(title, settings, measured, command=command, notes=remarks)
 
     def open(self, facts: RunFacts, subjects: Mapping[Path, Subject]) -> Subject:
         """A run's network with the objects to measure it on."""
@@ -98,24 +99,26 @@ class Reporter:
         run = Run.open(facts.folder, model=self.network, data_dir=self.data_dir)
         network, note = run.network, run.data
         if self.data is None and note is None:
-            raise DataError(f"{run.path} does not tell its data; name what to measure on with --data")
+            raise DataError(f"{run.path} does not record its data; name what to measure on with --data")
         name = self.data or note.source  # type: ignore[union-attr]
         source = self._source(name, run)
         test_set, origin = run.to_measure(source, strict=self.data is None)
         context = None
         if self.dial is not False and can_be_grouped(network):
             context = self._training_objects(note.source if note else name, run)
-        return Subject(network, test_set, context, origin, tuple(source.preparation.get("words", ())))
+        part = source.test if test_set.origin is not None and test_set.origin.part == "test" else source.train
+        words = tuple(source.preparation.get("words", ()))
+        return Subject(network, test_set, context, origin, words, part.places if part else None)
 
     def _source(self, name: str, run: Run) -> Source:
-        """Data for a run's network, read once for all runs that read them alike."""
+        """Data for a run's network, read once for all runs that prepare them alike."""
         key = f"{name} {run.data.preparation if run.data else None}"
         if key not in self._sources:
             self._sources[key] = run.read(name, skip_bad=True)
         return self._sources[key]
 
     def _training_objects(self, name: str, run: Run) -> Objects | None:
-        """What a run was trained on, if that is still to be had from the data called `name`."""
+        """What a run was trained on, if the data called `name` still hold it."""
         try:
             trained_on = run.trained_on(self._source(name, run))
         except AgrLearnError:
@@ -127,7 +130,7 @@ def end_with_report(file: Path, make: Callable[[], Report]) -> None:
     """Write a report to `file` and say so; a run that is done stays done if that fails."""
     try:
         write_atomically(file, render(make()))
-    except Exception as error:  # whatever it is, it must not fail the run that came before
+    except Exception as error:  # whatever it is, it must not fail the run, which is done
         print(f"No report was written: {' '.join(str(error).split()) or type(error).__name__}")
     else:
         print(f"Report: {file}")

@@ -1,16 +1,18 @@
-"""What trained networks do on objects that they were not trained on: all that the page shows beside the curves."""
+"""What trained networks do on objects that they were not trained on: everything on the page except the curves."""
 
+import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.sources import Place
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
-from agrlearn.evaluation.metrics import Bin, Outcomes, Scores, calibration_bins
+from agrlearn.evaluation.metrics import METRICS, Bin, Outcomes, Scores, calibration_bins
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.evaluation.throughput import objects_per_second
 from agrlearn.grouping import Objects, map_objects, take
@@ -22,7 +24,7 @@ from agrlearn.prediction.protocols import PROTOCOLS, PredictionProtocol, Replica
 from agrlearn.reporting.objects import HardObject, show_object
 from agrlearn.seeding import generator
 
-DRAWS = (1, 2, 4)
+_DRAWS = (1, 2, 4)
 _MOST_OBJECTS, _MOST_TIMED, _ROUNDS = 10_000, 512, 9
 _MOST_HARD, _MOST_HARD_OF_ALL = 12, 96
 _QUICK_SECONDS = 2.0
@@ -40,11 +42,23 @@ class Subject:
     """What the objects are, for a person to read."""
     words: tuple[str, ...] = ()
     """By token number from 2 on, where the objects are sentences."""
+    places: Sequence[Place] | None = None
+    """The rows or files of the data that the objects come from, where these are known."""
 
     @property
     def lacks_context(self) -> bool:
-        """Whether Contextual prediction could be tried, but for the training objects."""
+        """Whether Contextual prediction is left out only because the training objects are missing."""
         return self.context is None and can_be_grouped(self.network)
+
+    def one_object(self) -> Objects:
+        return map_objects(lambda tensor: tensor[:1], self.test_set.objects)
+
+    def place_of(self, number: int) -> str:
+        """Where an object of the test set stands in the data: its row, its file, or its number from 0."""
+        origin = self.test_set.origin
+        if origin is not None and origin.rows is not None:
+            number = int(origin.rows[number])
+        return f"object {number}" if self.places is None else self.places[number].name
 
 
 @dataclass(frozen=True)
@@ -53,18 +67,17 @@ class DialPoint:
 
     protocol: str
     draws: int
-    error: Mean
-    nll: Mean
+    scores: Mapping[str, Mean]
+    """By the names of `METRICS`."""
     multiply_adds: float
     objects_per_second: float
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The runs of one setting on their test part; by Replicated prediction, but for the dial."""
+    """The runs of one setting on their test part; everything except the dial is by Replicated prediction."""
 
     origin: str
-    objects: int
     class_names: tuple[str, ...]
     scores: tuple[Scores, ...]
     """Of each run."""
@@ -81,28 +94,43 @@ class Measurement:
     multiply_adds: float
     dial: tuple[DialPoint, ...] = ()
 
+    @property
+    def means(self) -> dict[str, Mean]:
+        """Over runs, by the names of `METRICS`."""
+        return _means(self.scores)
+
 
 Opener = Callable[[], Subject]
-"""Opens a run's network and data; what it gives is forgotten when it has been measured."""
+"""Opens a run's network and data; what it returns is dropped once it has been measured."""
 
 
 def measure(settings: Sequence[Sequence[Opener]], *, dial: bool | None = None) -> list[Measurement]:
-    """Measure every setting, given as what opens the subjects of its seeds: of a setting, one more than the first is
-    in memory at a time.
+    """Measure every setting, given as functions that open the subjects of its seeds.
+
+    Of each setting, the first subject and one more are in memory at a time.
 
     Args:
         dial: whether to try every protocol, which takes about twenty passes more; None does where a pass is quick.
     """
     few = max(3, min(_MOST_HARD, _MOST_HARD_OF_ALL // max(1, len(settings))))
-    firsts = [_sampled(mine[0]()) for mine in settings]
+    firsts = [_sampled(openers[0]()) for openers in settings]
     start = time.perf_counter()
     found = [
-        [evaluate(subject.network, subject.test_set) for subject in _each(first, mine)]
-        for first, mine in zip(firsts, settings, strict=True)
+        [evaluate(subject.network, subject.test_set) for subject in _each(first, openers)]
+        for first, openers in zip(firsts, settings, strict=True)
     ]
     quick = time.perf_counter() - start < _QUICK_SECONDS
     points = _turn_dial(firsts, settings) if (quick if dial is None else dial) else [()] * len(settings)
     return [_summarize(first, each, dial, few) for first, each, dial in zip(firsts, found, points, strict=True)]
+
+
+def can_be_grouped(network: AggregatedClassifier) -> bool:
+    """Whether it can answer for different objects in the slots of a group."""
+    return network.fold > 1 and not network.slot_blind
+
+
+def _means(scores: Sequence[Scores]) -> dict[str, Mean]:
+    return {name: mean_over_runs([getattr(each, name) for each in scores]) for name in METRICS}
 
 
 def _each(first: Subject, openers: Sequence[Opener]) -> Iterator[Subject]:
@@ -118,25 +146,17 @@ def _sampled(subject: Subject) -> Subject:
     if count <= _MOST_OBJECTS:
         return subject
     chosen = torch.randperm(count, generator=generator(0))[:_MOST_OBJECTS].sort().values
-    return Subject(
-        subject.network, subject.test_set.subset(chosen), subject.context,
-        f"{subject.origin}, {_MOST_OBJECTS:,} of its {count:,} objects", subject.words,
-    )  # fmt: skip
+    origin = f"{subject.origin}, {_MOST_OBJECTS:,} of its {count:,} objects"
+    return replace(subject, test_set=subject.test_set.subset(chosen), origin=origin)
 
 
 def _summarize(first: Subject, evaluations: Sequence[Evaluation], dial: tuple[DialPoint, ...], few: int) -> Measurement:
     classes = first.network.num_classes
-    together = Outcomes(
-        **{
-            column.name: torch.cat([getattr(found.outcomes, column.name) for found in evaluations])
-            for column in fields(Outcomes)
-        }
-    )
+    names = [column.name for column in fields(Outcomes)]
+    together = Outcomes(**{name: torch.cat([getattr(found.outcomes, name) for found in evaluations]) for name in names})
     confusion = (together.label * classes + together.chosen).bincount(minlength=classes * classes)
-    one = map_objects(lambda tensor: tensor[:1], first.test_set.objects)
     return Measurement(
         origin=first.origin,
-        objects=len(first.test_set),
         class_names=first.test_set.class_names,
         scores=tuple(evaluations),
         head_errors=tuple(torch.tensor([found.head_errors for found in evaluations]).mean(dim=0).tolist()),
@@ -145,7 +165,7 @@ def _summarize(first: Subject, evaluations: Sequence[Evaluation], dial: tuple[Di
         confusion=tuple(tuple(row) for row in confusion.view(classes, classes).tolist()),
         hardest=_hardest(first, evaluations[0].outcomes, few),
         parameters=count_parameters(first.network),
-        multiply_adds=multiply_adds_per_object(first.network, one, Replicated()),
+        multiply_adds=multiply_adds_per_object(first.network, first.one_object(), Replicated()),
         dial=dial,
     )
 
@@ -158,7 +178,7 @@ def _hardest(subject: Subject, outcomes: Outcomes, few: int) -> tuple[HardObject
     confidences, winners = answers.probabilities.view(len(numbers), subject.network.fold, -1).max(dim=2)
     return tuple(
         HardObject(
-            number,
+            subject.place_of(number),
             names[int(outcomes.label[number])],
             float(outcomes.likelihood[number]),
             tuple((names[winner], sure) for winner, sure in zip(chosen, sureness, strict=True)),
@@ -168,58 +188,62 @@ def _hardest(subject: Subject, outcomes: Outcomes, few: int) -> tuple[HardObject
     )
 
 
+class _Way(NamedTuple):
+    """A way to predict with the networks of a setting."""
+
+    name: str
+    draws: int
+    protocol: PredictionProtocol
+
+
 def _turn_dial(firsts: Sequence[Subject], settings: Sequence[Sequence[Opener]]) -> list[tuple[DialPoint, ...]]:
-    """Every protocol of every setting; the speeds are taken in turns, so that they can be compared."""
-    ways = [(place, *way) for place, first in enumerate(firsts) for way in _ways(first)]
-    alike: dict[str, list[int]] = {}
-    for number, (place, *_) in enumerate(ways):
-        alike.setdefault(_kind(firsts[place].test_set.objects), []).append(number)
-    speeds: dict[int, float] = {}
-    for numbers in alike.values():
-        test_set = firsts[ways[numbers[0]][0]].test_set
-        some = take(test_set.objects, torch.arange(min(_MOST_TIMED, len(test_set))))
-        timed = [(firsts[place].network, protocol) for place, _, _, protocol in (ways[i] for i in numbers)]
-        speeds |= dict(zip(numbers, objects_per_second(timed, some, rounds=_ROUNDS), strict=True))
-    scores: dict[int, list[Evaluation]] = {number: [] for number in range(len(ways))}
-    for place, (first, openers) in enumerate(zip(firsts, settings, strict=True)):
-        mine = [(number, protocol) for number, (where, _, _, protocol) in enumerate(ways) if where == place]
-        for subject in _each(first, openers):
-            for number, protocol in mine:
-                scores[number].append(evaluate(subject.network, subject.test_set, protocol))
-    points: list[list[DialPoint]] = [[] for _ in firsts]
-    for number, (place, name, draws, protocol) in enumerate(ways):
-        one = map_objects(lambda tensor: tensor[:1], firsts[place].test_set.objects)
-        points[place].append(
-            DialPoint(
-                name,
-                draws,
-                mean_over_runs([each.error for each in scores[number]]),
-                mean_over_runs([each.nll for each in scores[number]]),
-                multiply_adds_per_object(firsts[place].network, one, protocol),
-                speeds[number],
+    """Every protocol of every setting."""
+    ways = [_ways(first) for first in firsts]
+    dials = []
+    for first, openers, chosen, speeds in zip(firsts, settings, ways, _speeds(firsts, ways), strict=True):
+        runs = [
+            [evaluate(subject.network, subject.test_set, way.protocol) for way in chosen]
+            for subject in _each(first, openers)
+        ]
+        one = first.one_object()
+        costs = [multiply_adds_per_object(first.network, one, way.protocol) for way in chosen]
+        dials.append(
+            tuple(
+                DialPoint(way.name, way.draws, _means(scores), cost, speed)
+                for way, scores, cost, speed in zip(chosen, zip(*runs, strict=True), costs, speeds, strict=True)
             )
         )
-    return [tuple(mine) for mine in points]
+    return dials
 
 
-def _ways(subject: Subject) -> list[tuple[str, int, PredictionProtocol]]:
+def _ways(subject: Subject) -> list[_Way]:
     """The protocols that a network can answer, with their draws."""
     context: Any = subject.context
     return [
-        (name, draws, make_protocol(name, draws=draws, context=lambda: context))
+        _Way(name, draws, make_protocol(name, draws=draws, context=lambda: context))
         for name, kind in PROTOCOLS.items()
         if (can_be_grouped(subject.network) or not kind.tells_slots_apart)
         and (subject.context is not None or not takes(name, "context"))
-        for draws in (DRAWS if takes(name, "draws") else (1,))
+        for draws in (_DRAWS if takes(name, "draws") else (1,))
     ]
 
 
-def can_be_grouped(network: AggregatedClassifier) -> bool:
-    """Whether it can answer for different objects in the slots of a group."""
-    return network.fold > 1 and not network.slot_blind
+def _speeds(firsts: Sequence[Subject], ways: Sequence[Sequence[_Way]]) -> list[list[float]]:
+    """Objects per second of every setting's ways; networks for the same kind of objects take turns on the same ones."""
+    speeds: list[list[float]] = [[] for _ in firsts]
+    kinds = [_kind(first.test_set.objects) for first in firsts]
+    for kind in dict.fromkeys(kinds):
+        alike = [number for number, other in enumerate(kinds) if other == kind]
+        test_set = firsts[alike[0]].test_set
+        objects = take(test_set.objects, torch.arange(min(_MOST_TIMED, len(test_set))))
+        timed = [(firsts[number].network, way.protocol) for number in alike for way in ways[number]]
+        found = iter(objects_per_second(timed, objects, rounds=_ROUNDS))
+        for number in alike:
+            speeds[number] = list(itertools.islice(found, len(ways[number])))
+    return speeds
 
 
 def _kind(objects: Objects) -> str:
-    """The shape and type of objects, as text; networks for the same kind can take turns on the same objects."""
+    """The shape and type of objects, as text."""
     tensors = [objects] if isinstance(objects, Tensor) else objects.values()
     return " ".join(f"{tuple(tensor.shape[1:])} {tensor.dtype}" for tensor in tensors)

@@ -12,15 +12,15 @@ from agrlearn.data.text import PADDING, UNKNOWN
 from agrlearn.grouping import Objects, first_tensor
 
 _MOST_PIXELS, _MOST_CHARACTERS, _MOST_NUMBERS = 96, 300, 8
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_CHANNELS = (1, 3, 4)
 
 
 @dataclass(frozen=True)
 class HardObject:
     """An object that a network gets wrong, or nearly."""
 
-    number: int
-    """In the part that was measured."""
+    place: str
+    """Its row, its file, or its number in the data."""
     truth: str
     likelihood: float
     """What the heads together give its true class."""
@@ -35,7 +35,7 @@ def show_object(objects: Objects, number: int, words: Sequence[str]) -> tuple[st
     """A picture as a data URI, or None, and a text."""
     tensor = first_tensor(objects)
     one = tensor[number].cpu()
-    if one.dim() == 3 and one.shape[0] in _MODES:
+    if one.dim() == 3 and one.shape[0] in _CHANNELS:
         return _picture(one, tensor), f"{one.shape[2]} × {one.shape[1]} pixels"
     if one.dtype == torch.int64 and words:
         sentence = " ".join(_word(token, words) for token in one.tolist() if token != PADDING)
@@ -48,14 +48,12 @@ def _picture(pixels: Tensor, like: Tensor) -> str:
     """A PNG; greys run over the range that the first of the objects have, since bytes need not run to 255."""
     from PIL import Image
 
-    some = like[:256].float()
-    least, most = float(some.min()), float(some.max())
+    least, most = (float(bound) for bound in like[:256].float().aminmax())
     if pixels.dtype == torch.uint8 and most > 127:
         least, most = 0.0, 255.0
     bytes_ = ((pixels.float() - least) / max(most - least, 1e-12) * 255).round().clamp(0, 255).to(torch.uint8)
-    mode = _MODES[pixels.shape[0]]
-    array = bytes_.permute(1, 2, 0).squeeze(2) if mode == "L" else bytes_.permute(1, 2, 0)
-    image = Image.fromarray(array.contiguous().numpy(), mode=None)
+    rows = bytes_.permute(1, 2, 0)
+    image = Image.fromarray((rows.squeeze(2) if len(pixels) == 1 else rows).contiguous().numpy())
     image.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
     file = io.BytesIO()
     image.save(file, "PNG", optimize=True)

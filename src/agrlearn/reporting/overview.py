@@ -1,9 +1,10 @@
 """Settings side by side: paired by seed, with what each of them cost."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
 from agrlearn.reporting.measure import Measurement
 from agrlearn.runs.facts import Setting
@@ -14,15 +15,13 @@ class ComparisonRow:
     """A setting over its seeds; what is not known is None."""
 
     setting: int
-    name: str
     fold: int
     alpha: float
     seeds: int
-    error: Mean | None
+    scores: Mapping[str, Mean]
+    """By the names of `METRICS`, those that are known."""
     difference: Mean | None
-    """Of the errors to those of the first setting, over the seeds that both have; None if they are of other objects."""
-    nll: Mean | None
-    ece: Mean | None
+    """Of the first metric to the first setting, over the seeds that both have; None if they are of other objects."""
     parameters: int | None
     multiply_adds: float | None
     """Of Replicated prediction, per object."""
@@ -34,30 +33,28 @@ class ComparisonRow:
 
 
 def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) -> list[ComparisonRow]:
-    """One row for each setting; measured where all of them are, and otherwise from what training wrote down."""
+    """One row for each setting; measured where all of them are, and otherwise from the records of training."""
+    if len(measured) == len(settings):
+        objects: list[str | None] = [measured[number].origin for number in range(len(settings))]
+        values = [_measured_by_seed(setting, measured[number]) for number, setting in enumerate(settings)]
+    else:
+        objects = [setting.runs[0].identity.get("validation_data") for setting in settings]
+        values = [_recorded_by_seed(setting) for setting in settings]
+    first = next(iter(METRICS))
     rows = []
-    everything = bool(settings) and len(measured) == len(settings)
-    errors = [_by_seed(setting, "validation_error", measured[i] if everything else None, "error")
-              for i, setting in enumerate(settings)]  # fmt: skip
-    objects = [measured[i].origin if everything else setting.runs[0].identity.get("validation_data")
-               for i, setting in enumerate(settings)]  # fmt: skip
     for number, setting in enumerate(settings):
-        mine = measured.get(number)
-        found = mine if everything else None
+        found = measured.get(number)
         comparable = number > 0 and objects[number] == objects[0]
         rows.append(
             ComparisonRow(
                 setting=number,
-                name=setting.name,
                 fold=setting.fold,
                 alpha=setting.runs[0].recipe.get("alpha", 0.0),
                 seeds=len(setting.runs),
-                error=_mean(errors[number].values()),
-                difference=paired_difference(errors[number], errors[0]) if comparable else None,
-                nll=_mean(_by_seed(setting, "validation_nll", found, "nll").values()),
-                ece=_mean([scores.ece for scores in found.scores] if found else ()),
-                parameters=mine.parameters if mine else None,
-                multiply_adds=mine.multiply_adds if mine else None,
+                scores={name: mean_over_runs([*seeds.values()]) for name, seeds in values[number].items() if seeds},
+                difference=paired_difference(values[number][first], values[0][first]) if comparable else None,
+                parameters=found.parameters if found else None,
+                multiply_adds=found.multiply_adds if found else None,
                 objects_seen=max(run.objects_seen for run in setting.runs),
                 steps=max(run.steps for run in setting.runs),
                 seconds=statistics.median(run.seconds for run in setting.runs),
@@ -67,21 +64,17 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
     return rows
 
 
-def _by_seed(setting: Setting, written: str, found: Measurement | None, name: str) -> dict[int, float]:
-    if found is not None:
-        return {run.seed: getattr(scores, name) for run, scores in zip(setting.runs, found.scores, strict=True)}
-    values = {run.seed: run.outcome(written) for run in setting.runs}
-    return {seed: value for seed, value in values.items() if value is not None}
+def _measured_by_seed(setting: Setting, found: Measurement) -> dict[str, dict[int, float]]:
+    runs = list(zip(setting.runs, found.scores, strict=True))
+    return {name: {run.seed: getattr(scores, name) for run, scores in runs} for name in METRICS}
 
 
-def _mean(values: Iterable[float]) -> Mean | None:
-    told = list(values)
-    return mean_over_runs(told) if told else None
+def _recorded_by_seed(setting: Setting) -> dict[str, dict[int, float]]:
+    """What the records of training hold of each metric."""
+    values = {name: {run.seed: run.outcome(f"validation_{name}") for run in setting.runs} for name in METRICS}
+    return {name: {seed: value for seed, value in seeds.items() if value is not None} for name, seeds in values.items()}
 
 
 def _progress(setting: Setting) -> str:
-    done = sum(run.finished for run in setting.runs)
-    if done == len(setting.runs):
-        return "finished"
-    epochs = " and ".join(f"{len(run.epochs)} of {run.recipe['epochs']}" for run in setting.runs if not run.finished)
-    return f"epoch {epochs}"
+    unfinished = [f"{len(run.epochs)} of {run.recipe['epochs']}" for run in setting.runs if not run.finished]
+    return f"epoch {' and '.join(unfinished)}" if unfinished else "finished"

@@ -1,12 +1,11 @@
 """A report becomes one HTML file: its style, its script and its numbers inside, and nothing from elsewhere.
 
-The page forbids itself, by a Content-Security-Policy, to load anything or to run any script but its own. Names from
-the user's data reach it in two ways: escaped by jinja2, or as JSON that the script inserts as text.
+By its Content-Security-Policy the page loads nothing and runs only its own script. Names from the user's data reach it
+in two ways: escaped by jinja2, or as JSON that the script inserts as text.
 """
 
 import base64
 import hashlib
-import json
 import math
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
+from agrlearn.evaluation.metrics import METRICS, Metric
 from agrlearn.evaluation.statistics import Mean
 from agrlearn.reporting.collect import Report
 from agrlearn.reporting.measure import Measurement
@@ -29,7 +29,8 @@ def render(report: Report, *, live: bool = False) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    style, script = (_own_file(name) for name in ("style.css", "charts.js"))
+    folder = files("agrlearn.reporting") / _FILES
+    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("style.css", "charts.js"))
     network = "'self'" if live else "'none'"
     policy = (
         f"default-src 'none'; img-src data:; style-src 'sha256-{_digest(style)}'; "
@@ -40,16 +41,17 @@ def render(report: Report, *, live: bool = False) -> str:
         loader=PackageLoader("agrlearn.reporting", _FILES), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"mean": _mean, "count": _count, "signed": _signed, "percent": _percent}
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.filters |= {"mean": _mean, "signed": _signed, "count": _count}
     return environment.get_template("page.html").render(
         report=report,
+        metrics=METRICS,
         live=live,
         policy=policy,
         style=Markup(style),
         script=Markup(script),
-        data=Markup(as_safe_json(payload(report, live=live))),
+        data=payload(report, live=live),
         confusions={number: _confusion(found) for number, found in report.measured.items()},
-        shades=_SHADES,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=version("agrlearn"),
     )
@@ -66,62 +68,52 @@ def payload(report: Report, *, live: bool = False) -> dict[str, Any]:
     }
 
 
-def as_safe_json(value: Any) -> str:
-    """JSON that holds nothing an HTML parser could take for markup.
-
-    >>> as_safe_json({"class": "</script>"})
-    '{"class":"\\\\u003c/script\\\\u003e"}'
-    """
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _own_file(name: str) -> str:
-    return (files("agrlearn.reporting") / _FILES / name).read_text(encoding="utf-8")
-
-
 def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _confusion(found: Measurement) -> dict[str, Any]:
-    """The whole matrix, or for many classes the pairs that are most often confused."""
+    """The whole matrix with a shade for each cell, or for many classes the pairs that are most often confused."""
     names = found.class_names
     if len(names) <= _MOST_CLASSES:
-        totals = [max(1, sum(row)) for row in found.confusion]
         rows = [
-            (name, [(count, math.ceil(_SHADES * count / total)) for count in row])
-            for name, row, total in zip(names, found.confusion, totals, strict=True)
+            (name, [(count, math.ceil(_SHADES * count / max(1, sum(row)))) for count in row])
+            for name, row in zip(names, found.confusion, strict=True)
         ]
-        return {"names": names, "rows": rows, "pairs": []}
+        return {"rows": rows, "pairs": []}
     pairs = [
         (count, names[truth], names[answer])
         for truth, row in enumerate(found.confusion)
         for answer, count in enumerate(row)
         if truth != answer and count > 0
     ]
-    return {"names": names, "rows": [], "pairs": sorted(pairs, key=lambda pair: -pair[0])[:_MOST_CONFUSIONS]}
+    return {"rows": [], "pairs": sorted(pairs, key=lambda pair: -pair[0])[:_MOST_CONFUSIONS]}
 
 
-def _mean(mean: Mean | None, scale: float = 1, digits: int = 2) -> str:
-    return "–" if mean is None or math.isnan(mean.value) else mean.text(scale=scale, digits=digits)
+def _mean(mean: Mean | None, metric: Metric | None = None, digits: int = 2, scale: float = 1) -> str:
+    """A mean as its metric is shown, or with so many digits."""
+    if mean is None or math.isnan(mean.value):
+        return "–"
+    return _unbroken(mean.text(metric.scale, metric.mean_digits) if metric else mean.text(scale, digits))
 
 
-def _signed(value: Mean | float | None, scale: float = 1, digits: int = 2) -> str:
+def _signed(value: Mean | float | None, metric: Metric | None = None) -> str:
     mean = Mean(value, math.nan) if isinstance(value, float) else value
-    return (mean.signed_text(scale, digits) if mean is not None else "") or "–"
+    scale, digits = (metric.scale, metric.mean_digits) if metric else (1.0, 2)
+    return _unbroken(mean.signed_text(scale, digits) if mean is not None else "") or "–"
+
+
+def _unbroken(text: str) -> str:
+    """In a narrow column the standard error goes to a line of its own."""
+    return text.replace("± ", "±\N{NO-BREAK SPACE}")
 
 
 def _count(number: float | None, digits: int = 0) -> str:
     return "–" if number is None else f"{number:,.{digits}f}"
 
 
-def _percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f}"
-
-
 def _without_nan(value: Any) -> Any:
-    """Numbers rounded to what can be seen, and null for those that are none."""
+    """Numbers rounded to what can be seen, and null instead of NaN and infinity, which JSON does not have."""
     if isinstance(value, float):
         return float(f"{value:.5g}") if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agrlearn.evaluation.statistics import Mean
+from agrlearn.evaluation.metrics import METRICS
+from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.studies.paper.experiments import Experiment, Row
 from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols
 from agrlearn.studies.paper.results import FOLD_1, CellResult, describe_divergences
@@ -19,6 +20,8 @@ class PublishedRow:
     """A line of ours with the paper's number."""
 
     line: Line
+    scores: Mapping[str, Mean]
+    """By the names of `METRICS`, beside the error."""
     verdict: Verdict
     published_difference: float | None
     """To the paper's fold 1."""
@@ -34,7 +37,8 @@ class PublishedBlock:
     missing: tuple[str, ...]
     diverged: tuple[str, ...]
     """A sentence for each row of which runs diverged."""
-    protocols: tuple[ProtocolLine, ...]
+    protocols: tuple[tuple[ProtocolLine, Mapping[str, Mean]], ...]
+    """With the metrics beside the error."""
 
 
 @dataclass(frozen=True)
@@ -53,34 +57,36 @@ def published_table(
     experiment: Experiment, scale: Scale, rows: Sequence[Row], results: Mapping[tuple[str, str], list[CellResult]],
     diverged: Mapping[tuple[str, str], Sequence[str]],
 ) -> PublishedTable:  # fmt: skip
-    """The experiment's table from the results there are."""
-    found = dict(results)
-    lines = summarize(experiment, rows, found)
-    protocols = summarize_protocols(experiment, rows, found)
-    smaller_is_better = experiment.measure == "error"
+    """The experiment's table from the results that exist."""
+    lines = summarize(experiment, rows, dict(results))
+    protocols = summarize_protocols(experiment, rows, dict(results))
     blocks = []
     for name in dict.fromkeys(row.block for row in rows):
-        mine = [line for line in lines if line.block == name]
-        told = {line.label for line in mine} | {label for where, label in diverged if where == name}
+        in_block = [line for line in lines if line.block == name]
+        known = {line.label for line in in_block} | {label for block, label in diverged if block == name}
         base = next((row.published for row in rows if row.block == name and row.label == FOLD_1), None)
         blocks.append(
             PublishedBlock(
                 name,
-                tuple(_compare(line, base, smaller_is_better, judged=scale is PAPER) for line in mine),
-                tuple(row.label for row in rows if row.block == name and row.label not in told),
+                tuple(
+                    _compare(line, base, _means(results[name, line.label], "Replicated"), experiment, scale)
+                    for line in in_block
+                ),
+                tuple(row.label for row in rows if row.block == name and row.label not in known),
                 describe_divergences(diverged, name),
-                tuple(line for line in protocols if line.block == name),
+                tuple(
+                    (line, _means(results[name, line.label], line.protocol)) for line in protocols if line.block == name
+                ),
             )
         )
-    some = [result for mine in results.values() for result in mine]
-    versions = dict.fromkeys(", ".join(f"{name} {value}" for name, value in each.run.versions.items()) for each in some)
-    machines = dict.fromkeys(each.result.machine for each in some)
+    everything = [result for each in results.values() for result in each]
+    versions = [", ".join(f"{name} {value}" for name, value in each.run.versions.items()) for each in everything]
     return PublishedTable(
         f"{experiment.title}, {scale.name} scale",
         f"Test {experiment.measure} %",
         experiment.remark(scale),
         tuple(blocks),
-        "\n".join([*versions, *machines]),
+        "\n".join(dict.fromkeys([*versions, *(each.result.machine for each in everything)])),
     )
 
 
@@ -100,13 +106,24 @@ def agreement(ours: Mean, published: float | None, *, smaller_is_better: bool) -
     return "better" if (gap < 0) == smaller_is_better else "worse"
 
 
-def _compare(line: Line, base: float | None, smaller_is_better: bool, *, judged: bool) -> PublishedRow:
+def _means(results: Sequence[CellResult], protocol: str) -> dict[str, Mean]:
+    """The metrics beside the error, as far as the results hold them."""
+    scores = [vars(result.result.protocols[protocol]) for result in results]
+    return {
+        name: mean_over_runs([each[name] for each in scores])
+        for name in METRICS
+        if name != "error" and all(name in each for each in scores)
+    }
+
+
+def _compare(
+    line: Line, base: float | None, scores: Mapping[str, Mean], experiment: Experiment, scale: Scale
+) -> PublishedRow:
     """A line beside the paper's; only what was trained as the paper trains is judged by its numbers."""
+
+    def judge(ours: Mean, published: float | None) -> Verdict:
+        return agreement(ours, published, smaller_is_better=experiment.measure == "error") if scale is PAPER else "open"
+
     known = line.published is not None and base is not None and line.label != FOLD_1
     difference = line.published - base if known else None  # type: ignore[operator]
-    return PublishedRow(
-        line,
-        agreement(line.ours, line.published, smaller_is_better=smaller_is_better) if judged else "open",
-        difference,
-        agreement(line.difference, difference, smaller_is_better=smaller_is_better) if judged else "open",
-    )
+    return PublishedRow(line, scores, judge(line.ours, line.published), difference, judge(line.difference, difference))

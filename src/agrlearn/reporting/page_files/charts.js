@@ -16,14 +16,9 @@
     if (parent) parent.append(element);
     return element;
   }
-  function tell(value) {
-    if (value === null || value === undefined) return "–";
-    const size = Math.abs(value);
-    if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)}M`;
-    if (size >= 1e4) return `${+(value / 1e3).toPrecision(3)}k`;
-    return String(+value.toPrecision(4));
-  }
-  // The same colour comes again after seven settings, with other dashes and another swatch.
+  const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+  const format = (value) => (value === null || value === undefined ? "–" : compact.format(value));
+  // After seven settings the colours repeat, with other dashes and another swatch.
   const look = (setting) => `s${setting % COLOURS} e${Math.floor(setting / COLOURS) % 4}`;
   const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
@@ -43,15 +38,20 @@
     if (inside.length < 2) return ticks([low, high], 3);
     return inside.length > 8 ? inside.filter((value) => Number.isInteger(value)) : inside;
   }
-  function mark(parent, kind, x, y, size, attributes) {
-    if (kind === "circle") return svg(parent, "circle", { cx: x, cy: y, r: size, ...attributes });
-    const shapes = {
-      square: [[-1, -1], [1, -1], [1, 1], [-1, 1]],
-      triangle: [[0, -1.3], [1.2, 0.9], [-1.2, 0.9]],
-      diamond: [[0, -1.5], [1.3, 0], [0, 1.5], [-1.3, 0]],
-    };
-    const corners = shapes[kind].map(([dx, dy]) => `${(x + dx * size).toFixed(1)},${(y + dy * size).toFixed(1)}`);
-    return svg(parent, "path", { d: `M${corners.join("L")}Z`, ...attributes });
+  const path = (corners) => `M${corners.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`;
+  const SHAPES = {
+    square: [[-1, -1], [1, -1], [1, 1], [-1, 1]],
+    triangle: [[0, -1.3], [1.2, 0.9], [-1.2, 0.9]],
+    diamond: [[0, -1.5], [1.3, 0], [0, 1.5], [-1.3, 0]],
+  };
+  function mark(parent, kind, x, y, size) {
+    if (kind === "circle") return svg(parent, "circle", { class: "mark", cx: x, cy: y, r: size });
+    return svg(parent, "path", { class: "mark", d: path(SHAPES[kind].map(([dx, dy]) => [x + dx * size, y + dy * size])) + "Z" });
+  }
+  // On a narrow screen a row is a list, in which every cell needs the heading of its column.
+  function label(table) {
+    const headings = [...table.querySelectorAll("thead th")].map((heading) => heading.textContent);
+    for (const row of table.querySelectorAll("tbody tr")) [...row.cells].forEach((cell, i) => { cell.dataset.label = headings[i]; });
   }
 
   // ---- one chart
@@ -71,7 +71,7 @@
         html(this.tools, "label", {}, "logarithmic").prepend(choice);
         choice.addEventListener("change", () => { this.logY = choice.checked; this.zoom = null; this.draw(); });
       }
-      for (const [kind, meaning] of spec.key) this.explain(kind, meaning);
+      this.legend = html(this.tools, "span", { class: "legend" });
       this.reset = html(this.tools, "button", { type: "button", hidden: "" }, "Reset zoom");
       this.reset.addEventListener("click", () => this.setZoom(null));
       this.plot = html(figure, "div", { class: "plot", tabindex: "0", role: "group", "aria-label": `${spec.title}: arrow keys move, + and − zoom, Escape resets` });
@@ -88,23 +88,31 @@
       this.draw();
       this.tabulate();
     }
-    explain(kind, meaning) {
-      const box = html(this.tools, "span", { class: "keys" });
-      const picture = svg(box, "svg", { viewBox: "0 0 26 14", "aria-hidden": "true" });
-      if (kind === "solid" || kind === "dotted") svg(picture, "path", { d: "M1 7H25", class: `curve ${kind}` });
-      else mark(picture, kind, 13, 7, 4.5, { class: "mark" });
-      html(box, "span", {}, meaning);
+    explain() {
+      this.legend.replaceChildren();
+      for (const [kind, meaning] of this.spec.key) {
+        if (!this.shown().some((series) => series.mark === kind || series.line === kind)) continue;
+        const box = html(this.legend, "span", { class: "keys" });
+        const picture = svg(box, "svg", { viewBox: "0 0 26 14", "aria-hidden": "true" });
+        if (SHAPES[kind] || kind === "circle") mark(picture, kind, 13, 7, 4.5);
+        else svg(picture, "path", { d: "M1 7H25", class: `curve ${kind}` });
+        html(box, "span", {}, meaning);
+      }
     }
     shown() { return this.spec.series.filter((series) => !off.has(series.setting)); }
     toX(value) { return this.spec.logarithmic ? Math.log10(value) : value; }
     fromX(value) { return this.spec.logarithmic ? 10 ** value : value; }
     toY(value) { return this.logY ? Math.log10(Math.max(value, 1e-12)) : value; }
     fromY(value) { return this.logY ? 10 ** value : value; }
-    points() {
-      return this.shown().flatMap((series) => series.y.map((y, i) => ({
+    pointsOf(series) {
+      return series.y.map((y, i) => ({
         series, i, y, x: this.toX(series.x[this.axis][i]), low: series.low?.[i] ?? y, high: series.high?.[i] ?? y,
-      })).filter((point) => point.y !== null && Number.isFinite(point.x)));
+      })).filter((point) => point.y !== null && Number.isFinite(point.x));
     }
+    points() { return this.shown().flatMap((series) => this.pointsOf(series)); }
+    // Points of a plane are found and zoomed by both of their coordinates, curves and rows by their x alone.
+    get byPoint() { return this.spec.hover === "point"; }
+    get inPlane() { return this.byPoint && !this.spec.rows.length; }
     domain() {
       const all = this.points();
       const spread = (values, share, around) => {
@@ -112,7 +120,7 @@
         const room = high > low ? (high - low) * share : Math.abs(high) * 0.1 || around;
         return [low - room, high + room];
       };
-      let x = this.zoom?.x ?? (all.length ? spread(all.map((p) => p.x), this.spec.hover === "point" ? 0.06 : 0, 0.5) : [0, 1]);
+      let x = this.zoom?.x ?? (all.length ? spread(all.map((p) => p.x), this.byPoint ? 0.06 : 0, 0.5) : [0, 1]);
       if (this.spec.diagonal && !this.zoom) x = [Math.min(x[0], 95), 101];
       const inside = all.filter((p) => p.x >= x[0] - 1e-9 && p.x <= x[1] + 1e-9);
       const used = inside.length ? inside : all;
@@ -145,10 +153,7 @@
         svg(inner, "line", { class: "diagonal", x1: this.px(from), y1: this.py(from), x2: this.px(to), y2: this.py(to) });
       }
       for (const series of this.shown()) this.series(inner, series);
-      this.spans = new Map(this.shown().map((series) => {
-        const xs = series.x[this.axis].map((value) => this.toX(value));
-        return [series, [Math.min(...xs), Math.max(...xs)]];
-      }));
+      this.explain();
       this.overlay = svg(root, "g");
       if (!this.shown().length) svg(root, "text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "No setting is shown: choose one above");
       this.reset.hidden = !this.zoom;
@@ -162,7 +167,7 @@
       xs.forEach((value, i) => {
         const at = this.px(value);
         svg(root, "line", { class: "gridline", x1: at, x2: at, y1: top, y2: bottom });
-        if (i % every === 0) svg(root, "text", { x: at, y: bottom + 16, "text-anchor": "middle" }, tell(this.fromX(value)));
+        if (i % every === 0) svg(root, "text", { x: at, y: bottom + 16, "text-anchor": "middle" }, format(this.fromX(value)));
       });
       if (this.spec.rows.length) {
         const most = Math.floor((left - 10) / 6.2);
@@ -174,7 +179,7 @@
         for (const value of (this.logY ? logTicks(this.view.y) : ticks(this.view.y, 5)).map((v) => this.fromY(v))) {
           const at = this.py(value);
           svg(root, "line", { class: "gridline", x1: left, x2: right, y1: at, y2: at });
-          svg(root, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, tell(value));
+          svg(root, "text", { x: left - 7, y: at + 4, "text-anchor": "end" }, format(value));
         }
         svg(root, "text", { x: 4, y: 12 }, this.spec.y);
       }
@@ -183,19 +188,22 @@
     }
     series(inner, series) {
       const group = svg(inner, "g", { class: `s${series.setting % COLOURS}` });
-      const at = (values) => values.map((value, i) => [this.px(this.toX(series.x[this.axis][i])), this.py(value)]).map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`);
-      if (series.low && this.spec.hover === "column") svg(group, "path", { class: "band", d: `M${at(series.high).join("L")}L${at(series.low).reverse().join("L")}Z` });
-      if (series.low && this.spec.hover === "point")
-        series.low.forEach((low, i) => { const px = this.px(this.toX(series.x[this.axis][i])); svg(group, "line", { class: "bar", x1: px, x2: px, y1: this.py(low), y2: this.py(series.high[i]) }); });
-      if (series.line !== "none" && series.y.length > 1) svg(group, "path", { class: `curve ${series.line} ${series.line === "solid" ? look(series.setting) : ""}`, d: `M${at(series.y).join("L")}` });
-      if (series.mark || series.y.length === 1)
-        series.y.forEach((y, i) => mark(group, series.mark ?? "circle", this.px(this.toX(series.x[this.axis][i])), this.py(y), this.spec.hover === "point" ? 2.5 + 3.5 * (series.weights?.[i] ?? 0.75) : 3, { class: "mark" }));
-      series.labels?.forEach((label, i) => svg(group, "text", { class: "label", x: this.px(this.toX(series.x[this.axis][i])) + 8, y: this.py(series.y[i]) + 11 }, label));
+      const points = this.pointsOf(series);
+      const at = (y) => points.map((point) => [this.px(point.x), this.py(point[y])]);
+      if (series.low && !this.byPoint) svg(group, "path", { class: "band", d: `${path([...at("high"), ...at("low").reverse()])}Z` });
+      if (series.line !== "none" && points.length > 1) svg(group, "path", { class: `curve ${series.line} ${series.line === "solid" ? look(series.setting) : ""}`, d: path(at("y")) });
+      for (const { i, x, y, low, high } of points) {
+        const px = this.px(x), py = this.py(y);
+        if (series.low && this.byPoint) svg(group, "line", { class: "bar", x1: px, x2: px, y1: this.py(low), y2: this.py(high) });
+        const size = this.byPoint ? 2.5 + 3.5 * (series.weights?.[i] ?? 0.75) : series.line === "none" ? 5 : 3;
+        if (series.mark || points.length === 1) mark(group, series.mark ?? "circle", px, py, size);
+        if (series.labels) svg(group, "text", { class: "label", x: px + 8, y: py + 11 }, series.labels[i]);
+      }
     }
     summary() {
       const parts = this.shown().slice(0, 20).map((series) => {
         const last = series.y.length - 1;
-        return `${series.name}: ${series.y.length} points, first ${tell(series.y[0])}, last ${tell(series.y[last])}`;
+        return `${series.name}: ${series.y.length} points, first ${format(series.y[0])}, last ${format(series.y[last])}`;
       });
       return `${this.spec.y || "row"} against ${this.spec.x[this.axis]}. ${parts.join(". ")}.`;
     }
@@ -209,16 +217,16 @@
       for (const { series, i, y } of this.points()) {
         const row = html(body, "tr");
         html(row, "th", { scope: "row" }, series.name);
-        const value = this.spec.rows.length ? this.spec.rows[y] : tell(y);
-        for (const text of [tell(series.x[this.axis][i]), value, tell(series.low?.[i]), tell(series.high?.[i]), series.notes?.[i] ?? ""]) html(row, "td", {}, text);
+        const value = this.spec.rows.length ? this.spec.rows[y] : format(y);
+        for (const text of [format(series.x[this.axis][i]), value, format(series.low?.[i]), format(series.high?.[i]), series.notes?.[i] ?? ""]) html(row, "td", {}, text);
       }
+      label(table);
     }
 
     // ---- what the pointer and the keys do
     at(event) {
       const bounds = this.canvas.getBoundingClientRect();
-      const scale = this.width / bounds.width;
-      return [(event.clientX - bounds.left) * scale, (event.clientY - bounds.top) * scale];
+      return [event.clientX - bounds.left, event.clientY - bounds.top];
     }
     toData([x, y]) {
       const { left, right, top, bottom } = this.box;
@@ -229,7 +237,6 @@
     }
     listen() {
       let start = null;
-      const both = () => this.spec.hover === "point" && !this.spec.rows.length;
       this.plot.addEventListener("pointerdown", (event) => {
         if (event.pointerType === "touch") this.hover(this.at(event));
         else if (event.button === 0) start = this.at(event);
@@ -241,7 +248,7 @@
         this.overlay.replaceChildren();
         svg(this.overlay, "rect", {
           class: "selection", x: Math.min(start[0], here[0]), width: Math.abs(here[0] - start[0]),
-          y: both() ? Math.min(start[1], here[1]) : top, height: both() ? Math.abs(here[1] - start[1]) : bottom - top,
+          y: this.inPlane ? Math.min(start[1], here[1]) : top, height: this.inPlane ? Math.abs(here[1] - start[1]) : bottom - top,
         });
       });
       const finish = (event) => {
@@ -252,7 +259,7 @@
         this.overlay.replaceChildren();
         if (far < 8) return;
         const order = (p, q) => (p < q ? [p, q] : [q, p]);
-        this.setZoom({ x: order(a[0], b[0]), y: both() ? order(a[1], b[1]) : null });
+        this.setZoom({ x: order(a[0], b[0]), y: this.inPlane ? order(a[1], b[1]) : null });
       };
       this.plot.addEventListener("pointerup", finish);
       this.plot.addEventListener("pointerleave", (event) => { finish(event); if (event.pointerType !== "touch") this.leave(); });
@@ -280,21 +287,21 @@
       const middle = ([low, high]) => (low + high) / 2;
       const { x, y } = this.view;
       const centre = around ?? [this.chosen?.x ?? middle(x), this.chosen?.y ?? middle(y)];
-      this.setZoom({ x: grow(x, centre[0]), y: this.spec.hover === "point" && !this.spec.rows.length ? grow(y, centre[1]) : null });
+      this.setZoom({ x: grow(x, centre[0]), y: this.inPlane ? grow(y, centre[1]) : null });
     }
     step(by) {
       const points = this.points().sort((a, b) => a.x - b.x || a.y - b.y);
-      const stops = this.spec.hover === "column" ? points.filter((p, i) => i === 0 || p.x !== points[i - 1].x) : points;
+      const stops = this.byPoint ? points : points.filter((p, i) => i === 0 || p.x !== points[i - 1].x);
       if (!stops.length) return;
-      const now = stops.findIndex((p) => this.chosen && p.x === this.chosen.x && (this.spec.hover === "column" || (p.series.name === this.chosen.series.name && p.i === this.chosen.i)));
+      const now = stops.findIndex((p) => this.chosen && p.x === this.chosen.x && (!this.byPoint || (p.series.name === this.chosen.series.name && p.i === this.chosen.i)));
       this.choose(stops[clamp(now < 0 && by === 1 ? 0 : now + by, 0, stops.length - 1)]);
     }
     hover([x, y]) {
       const points = this.points();
       if (!points.length) return;
-      const distance = (p) => this.spec.hover === "column" ? Math.abs(this.px(p.x) - x) : Math.hypot(this.px(p.x) - x, this.py(p.y) - y);
+      const distance = (p) => Math.hypot(this.px(p.x) - x, this.byPoint ? this.py(p.y) - y : 0);
       const nearest = points.reduce((best, p) => (distance(p) < distance(best) ? p : best));
-      if (this.spec.hover === "point" && distance(nearest) > 40) return this.leave();
+      if (this.byPoint && distance(nearest) > 40) return this.leave();
       this.choose(nearest);
     }
     choose(point) {
@@ -308,30 +315,27 @@
         html(row, "span", { class: `swatch ${look(series.setting)}` });
         html(row, "span", {}, text);
       };
-      if (this.spec.hover === "column") {
+      if (!this.byPoint) {
         svg(this.overlay, "line", { class: "cursor", x1: px, x2: px, y1: this.box.top, y2: this.box.bottom });
-        html(this.tip, "b", {}, `${tell(this.fromX(point.x))} ${this.spec.x[this.axis]}`);
-        // Settings are measured at different x: each tells its nearest point, if it has come this far.
-        const nearest = new Map();
-        for (const p of this.points()) {
-          const range = this.spans.get(p.series);
-          if (point.x < range[0] || point.x > range[1]) continue;
-          const best = nearest.get(p.series);
-          if (!best || Math.abs(p.x - point.x) < Math.abs(best.x - point.x)) nearest.set(p.series, p);
+        html(this.tip, "b", {}, `${format(this.fromX(point.x))} ${this.spec.x[this.axis]}`);
+        // Settings are measured at different x: each shows its nearest point, if it reaches this far.
+        const here = [];
+        for (const points of this.shown().map((series) => this.pointsOf(series))) {
+          if (!points.length || point.x < points[0].x || point.x > points.at(-1).x) continue;
+          here.push(points.reduce((best, p) => (Math.abs(p.x - point.x) < Math.abs(best.x - point.x) ? p : best)));
         }
-        const here = [...nearest.values()].sort((a, b) => b.y - a.y);
-        for (const { series, i, y } of here.slice(0, 12)) line(series, `${series.name}: ${tell(y)}${series.low ? ` (${tell(series.low[i])} to ${tell(series.high[i])})` : ""}`);
+        here.sort((a, b) => b.y - a.y);
+        for (const { series, i, y } of here.slice(0, 12)) line(series, `${series.name}: ${format(y)}${series.low ? ` (${format(series.low[i])} to ${format(series.high[i])})` : ""}`);
       } else {
         svg(this.overlay, "circle", { class: "ring", cx: px, cy: py, r: 8 });
         line(point.series, point.series.name);
-        const value = this.spec.rows.length ? "" : `${this.spec.y}: ${tell(point.y)}`;
-        for (const text of [point.series.notes?.[point.i], value, `${this.spec.x[this.axis]}: ${tell(this.fromX(point.x))}`]) if (text) html(this.tip, "div", {}, text);
+        const value = this.spec.rows.length ? "" : `${this.spec.y}: ${format(point.y)}`;
+        for (const text of [point.series.notes?.[point.i], value, `${this.spec.x[this.axis]}: ${format(this.fromX(point.x))}`]) if (text) html(this.tip, "div", {}, text);
       }
-      const scale = this.plot.clientWidth / this.width;
-      const side = px * scale > this.plot.clientWidth / 2;
-      this.tip.style.left = side ? "" : `${px * scale + 14}px`;
-      this.tip.style.right = side ? `${this.plot.clientWidth - px * scale + 14}px` : "";
-      this.tip.style.top = `${clamp((this.spec.hover === "column" ? this.box.top : py - 20) * scale, 0, this.plot.clientHeight)}px`;
+      const onTheRight = px > this.width / 2;
+      this.tip.style.left = onTheRight ? "" : `${px + 14}px`;
+      this.tip.style.right = onTheRight ? `${this.width - px + 14}px` : "";
+      this.tip.style.top = `${Math.max(0, this.byPoint ? py - 20 : this.box.top)}px`;
     }
     leave() {
       this.chosen = null;
@@ -392,6 +396,7 @@
     setTimeout(follow, 1000);
   }
 
+  for (const table of document.querySelectorAll("table:not(.matrix)")) label(table);
   drawAll();
   showPicked();
   if (report.live) follow();
