@@ -83,5 +83,5 @@ def test_j_is_drawn_beside_the_log_of_the_groups_that_it_saw():
     results = {(row.block, row.label): [result(row, 0, 0.1, information=2.0)] for row in rows}
     report = report_of_experiment(experiment, scale, rows, results, {}, "agrlearn reproduce table1")
     [penalty] = [chart for chart in report.training if chart.id == "penalty"]
-    assert rows[0].cell.recipe.batch_size == 64  # and 50 objects: 100 of them pass an epoch at fold 2
+    assert rows[0].spec.recipe.batch_size == 64  # and 50 objects: 100 of them pass an epoch at fold 2
     assert [series.y for series in penalty.series] == [(2.0, 2.0), pytest.approx((math.log(50), math.log(50)))]
