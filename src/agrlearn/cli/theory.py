@@ -2,9 +2,9 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from agrlearn.cli.options import WholeNumber
 from agrlearn.errors import look_up
@@ -17,45 +17,43 @@ theory = App(name="theory", help="The paper's information theory on finite alpha
 
 _NO_GAIN = 1e-12
 
+_SOURCES = "binary-symmetric, four-letters, three-letters, or a CSV file of p(x, y): a row per letter of X, no header."
+Source = Annotated[str, Parameter(help=_SOURCES)]
+Noise = Annotated[float, Parameter(help="The noise of binary-symmetric: the probability that Y differs from X.")]
+Normalize = Annotated[bool, Parameter(help="Divide the numbers in the file by their sum, as for counts.")]
+UnitOption = Annotated[Literal["bits", "nats"], Parameter(help="bits or nats.")]
+Picture = Annotated[Path, Parameter(help="Where to write the plot; the file extension chooses the format.")]
+
 
 @theory.command
 def curve(
-    source: str,
+    source: Source,
     /,
     *,
     beta: list[float] | None = None,
     points: WholeNumber = 21,
-    noise: float = 0.1,
-    normalize: bool = False,
-    unit: Literal["bits", "nats"] = "bits",
-    picture: Path = Path("theory-curve.png"),
+    noise: Noise = 0.1,
+    normalize: Normalize = False,
+    unit: UnitOption = "bits",
+    picture: Picture = Path("theory-curve.png"),
 ) -> None:
     """Compute the information bottleneck curve of a source, each point with its certificate gap.
 
     Parameters
     ----------
-    source
-        binary-symmetric, four-letters, three-letters, or a CSV file of p(x, y): one row per letter of X, no header.
     beta
         Solve for these β only; by default `points` solutions along the whole curve.
     points
         The number of solutions.
-    noise
-        The noise of binary-symmetric.
-    normalize
-        Divide the numbers in the file by their sum, as for counts.
-    unit
-        bits or nats.
-    picture
-        Where to write the plot; the file extension chooses the format.
     """
-    from agrlearn.theory import bottleneck_curve, onset_beta
+    from agrlearn.theory import bottleneck_curve, mutual_information, onset_beta
     from agrlearn.theory.plots import draw_curve
 
     p_xy = _read_source(source, noise, normalize)
     solutions = bottleneck_curve(p_xy, beta, points=points, unit=unit)
     print(
-        f"{source}: {p_xy.shape[0]} letters of X, {p_xy.shape[1]} of Y, I(X;Y) = {_information(p_xy, unit)}; "
+        f"{source}: {p_xy.shape[0]} letters of X, {p_xy.shape[1]} of Y, "
+        f"I(X;Y) = {mutual_information(p_xy, unit=unit):.6f} {unit}; "
         f"nothing is worth keeping below beta = {onset_beta(p_xy):.6f}"
     )
     print(f"{'beta':>10} {'I(X;T)':>10} {'I(Y;T)':>10} {'E d_IB':>10} {'clusters':>8} {'gap':>8}   ({unit})")
@@ -71,45 +69,36 @@ def curve(
 
 @theory.command
 def code(
-    source: str,
+    source: Source,
     /,
     *,
     rate: float = 1.0,
     n: WholeNumber = 4,
-    noise: float = 0.1,
-    normalize: bool = False,
+    noise: Noise = 0.1,
+    normalize: Normalize = False,
     seed: WholeNumber = 0,
-    unit: Literal["bits", "nats"] = "bits",
-    picture: Path = Path("theory-code.png"),
+    unit: UnitOption = "bits",
+    picture: Picture = Path("theory-code.png"),
 ) -> None:
     """Design IB-quantization codes of growing length for a source, and compare them with time-sharing and the limit.
 
     Parameters
     ----------
-    source
-        binary-symmetric, four-letters, three-letters, or a CSV file of p(x, y): one row per letter of X, no header.
     rate
         The rate per letter of X, in `unit`.
     n
         The codes have lengths 1, 2, ..., n.
-    noise
-        The noise of binary-symmetric.
-    normalize
-        Divide the numbers in the file by their sum, as for counts.
     seed
         The seed of the search where it is not exact (more than 16 words).
-    unit
-        bits or nats.
-    picture
-        Where to write the plot; the file extension chooses the format.
     """
-    from agrlearn.theory import bottleneck_curve, operational_curve, scalar_codes
+    from agrlearn.theory import bottleneck_curve, mutual_information, operational_curve, scalar_codes
     from agrlearn.theory.design import EXACT_WORDS
     from agrlearn.theory.plots import draw_codes
 
     p_xy = _read_source(source, noise, normalize)
     found = operational_curve(p_xy, rate, n, seed=seed, unit=unit)
-    print(f"{source}: distortion of codes of rate {rate:g}, in {unit} per letter; I(X;Y) = {_information(p_xy, unit)}")
+    information = mutual_information(p_xy, unit=unit)
+    print(f"{source}: distortion of codes of rate {rate:g}, in {unit} per letter; I(X;Y) = {information:.6f} {unit}")
     for each, distortion in zip(found.codes, found.distortions, strict=True):
         how = "exact" if len(each.encoder) <= EXACT_WORDS else "found by exchange"
         print(f"  n = {each.length}: {distortion:.6f}   {each.indices} indices for {len(each.encoder)} words, {how}")
@@ -121,16 +110,8 @@ def code(
 
 
 @theory.command
-def demo(*, noise: float = 0.1, picture: Path = Path("theory-demo.png")) -> None:
-    """Compare codes for the binary symmetric source: perfect, convolutional and random ones, in bits.
-
-    Parameters
-    ----------
-    noise
-        The noise of the channel from X to Y.
-    picture
-        Where to write the plot; the file extension chooses the format.
-    """
+def demo(*, noise: Noise = 0.1, picture: Picture = Path("theory-demo.png")) -> None:
+    """Compare codes for the binary symmetric source: perfect, convolutional and random ones, in bits."""
     from agrlearn.theory import convolutional_code, perfect_code, random_codebook, typicality_failure
     from agrlearn.theory.binary import inverse_binary_entropy
     from agrlearn.theory.plots import draw_binary
@@ -180,9 +161,3 @@ def _read_source(source: str, noise: float, normalize: bool) -> "Array":
     if source not in SOURCES and (Path(source).suffix or Path(source).exists()):
         return read_table(Path(source), normalize=normalize)
     return look_up(SOURCES, source, "source")()
-
-
-def _information(p_xy: "Array", unit: Literal["bits", "nats"]) -> str:
-    from agrlearn.theory import mutual_information
-
-    return f"{mutual_information(p_xy, unit=unit):.6f} {unit}"

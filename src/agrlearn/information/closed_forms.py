@@ -88,7 +88,7 @@ def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
 
 
 def _standardize(columns: numpy.ndarray, random: numpy.random.Generator) -> numpy.ndarray:
-    """Columns of unit variance, without constant ones, and with a little noise on columns with ties."""
+    """Columns of unit variance, without constant columns, and with a little noise on those with ties."""
     columns = columns[:, (columns != columns[0]).any(axis=0)]
     columns = columns / numpy.abs(columns).max(axis=0)  # first, since the squares of huge numbers are infinite
     columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)

@@ -17,13 +17,7 @@ from agrlearn.theory.distributions import (
     joint_table,
     nats_per,
 )
-from agrlearn.theory.measures import (
-    encoder_information,
-    entropy,
-    information_nats,
-    mean_ib_distortion,
-    mutual_information,
-)
+from agrlearn.theory.measures import entropy, information_nats, mean_ib_distortion, mutual_information
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,7 @@ def distortion_is_lost_information(p_xy: ArrayLike, encoder: ArrayLike, *, unit:
     >>> distortion_is_lost_information([[0.45, 0.05], [0.05, 0.45]], [[1, 0], [0.5, 0.5]]).holds()
     True
     """
-    lost = mutual_information(p_xy, unit=unit) - encoder_information(p_xy, encoder, unit=unit)[1]
+    lost = mutual_information(p_xy, unit=unit) - information_nats(bottleneck_joint(p_xy, encoder)) / nats_per(unit)
     return Sides(mean_ib_distortion(p_xy, encoder, unit=unit), "=", lost, unit)
 
 
