@@ -153,6 +153,21 @@ def joined(mixture: Mixture, t: int, u: int) -> Mixture:
     return Mixture(np.delete(weights, u), np.delete(decoders, u, axis=0))
 
 
+def with_cluster(letters: Letters, mixture: Mixture, beta: float, point: Array) -> Mixture:
+    """A mixture with one more cluster at a point, or with a cluster moved there if one is close."""
+    distances = np.abs(mixture.decoders - point).max(axis=1)
+    if distances.min() < 1e-4:
+        decoders = mixture.decoders.copy()
+        decoders[distances.argmin()] = point
+        return Mixture(mixture.weights, decoders)
+    shares = np.geomspace(1e-9, 0.5, 30)
+    before = log_evidence(letters, mixture, beta)[:, None]
+    own = log_likelihoods(letters, point[None], beta)
+    gains = letters.p @ np.logaddexp(np.log1p(-shares) + before, np.log(shares) + own)
+    share = shares[gains.argmax()]
+    return Mixture(np.append((1 - share) * mixture.weights, share), np.vstack([mixture.decoders, point]))
+
+
 def _newton_direction(letters: Letters, mixture: Mixture, beta: float) -> tuple[Array, float]:
     """A step in log p(t, y), and how much G would gain to first order."""
     p, laws = letters.p, letters.laws

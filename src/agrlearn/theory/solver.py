@@ -5,18 +5,7 @@ from scipy.optimize import nnls
 
 from agrlearn.theory.certificate import Bound, ascend, bound_maximum, log_z, tangent_plane
 from agrlearn.theory.distributions import Array
-from agrlearn.theory.mixture import (
-    TINY,
-    Letters,
-    Mixture,
-    climb,
-    encode,
-    joined,
-    likelihood,
-    log_evidence,
-    log_likelihoods,
-    merge,
-)
+from agrlearn.theory.mixture import TINY, Letters, Mixture, climb, encode, joined, likelihood, merge, with_cluster
 
 _ROUNDING = 1e-12
 _ROUNDS = 40
@@ -141,25 +130,10 @@ def _grow(letters: Letters, mixture: Mixture, beta: float, points: Array) -> Mix
     above = heights > _ROUNDING
     grown = mixture
     for point in points[above][heights[above].argsort()[::-1]]:
-        candidate = _with_cluster(letters, grown, beta, point)
+        candidate = with_cluster(letters, grown, beta, point)
         if likelihood(letters, candidate, beta) > likelihood(letters, grown, beta):
             grown = candidate
     if grown is mixture:
         return None
     grown = climb(letters, grown, beta)
     return grown if likelihood(letters, grown, beta) > likelihood(letters, mixture, beta) + 1e-14 else None
-
-
-def _with_cluster(letters: Letters, mixture: Mixture, beta: float, point: Array) -> Mixture:
-    """A mixture with one more cluster at a point, or with a cluster moved there if one is close."""
-    distances = np.abs(mixture.decoders - point).max(axis=1)
-    if distances.min() < 1e-4:
-        decoders = mixture.decoders.copy()
-        decoders[distances.argmin()] = point
-        return Mixture(mixture.weights, decoders)
-    shares = np.geomspace(1e-9, 0.5, 30)
-    before = log_evidence(letters, mixture, beta)[:, None]
-    own = log_likelihoods(letters, point[None], beta)
-    gains = letters.p @ np.logaddexp(np.log1p(-shares) + before, np.log(shares) + own)
-    share = shares[gains.argmax()]
-    return Mixture(np.append((1 - share) * mixture.weights, share), np.vstack([mixture.decoders, point]))
