@@ -1,7 +1,6 @@
 """Independent pairs, as samples of p(x)p(y): a permutation of the batch, cyclic shifts of it, or all its pairs."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,29 +19,10 @@ def split_diagonal(matrix: Tensor) -> Scores:
     (tensor([1., 4.]), tensor([[2.],
             [3.]]))
     """
-    return _SplitDiagonal.apply(matrix)
-
-
-class _SplitDiagonal(torch.autograd.Function):
-    """Its own backward pass, since the gradient of slices would fill and add three matrices."""
-
-    @staticmethod
-    def forward(context: Any, matrix: Tensor) -> Scores:
-        return matrix.diagonal().clone(), _off_diagonal(matrix).reshape(len(matrix), -1)
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> Tensor:
-        diagonal, others = gradients
-        matrix = others.new_empty(len(diagonal), len(diagonal))
-        _off_diagonal(matrix).copy_(others.reshape(len(diagonal) - 1, -1))
-        matrix.diagonal().copy_(diagonal)
-        return matrix
-
-
-def _off_diagonal(matrix: Tensor) -> Tensor:
-    """A view (m − 1, m) of the entries off the diagonal, in row order."""
     size = len(matrix)
-    return matrix.contiguous().view(-1)[1:].view(size - 1, size + 1)[:, :-1]
+    # Without its first entry, the flat matrix has the diagonal in the last of size + 1 columns.
+    others = matrix.flatten()[1:].view(size - 1, size + 1)[:, :-1]
+    return matrix.diagonal(), others.reshape(size, size - 1)
 
 
 def permuted(critic: PairCritic, x_part: Tensor, y_part: Tensor, shifts: int = 1, random: Random = None) -> Scores:
