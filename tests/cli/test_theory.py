@@ -46,7 +46,7 @@ def test_the_demo_compares_codes_for_the_binary_symmetric_source(tmp_path, capsy
 
 
 @pytest.mark.parametrize("noise", [0, 0.5])
-def test_the_demo_tells_no_share_where_there_is_nothing_to_gain(noise, tmp_path, capsys):
+def test_the_demo_shows_no_share_where_there_is_nothing_to_gain(noise, tmp_path, capsys):
     assert call("theory", "demo", "--noise", noise, "--picture", tmp_path / "demo.png") == 0
     out = capsys.readouterr().out
     assert out.count(" –\n") == 7
@@ -70,7 +70,7 @@ def test_a_table_comes_from_a_file(tmp_path, capsys):
      ("", "at least 2 rows"), ("0.6,0.5\n-0.1,0\n", "negative"), ("nan,0.5\n0.5,0\n", "NaN")],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:loadtxt")
-def test_a_bad_file_is_told_in_one_sentence(content, sentence, tmp_path, capsys):
+def test_a_bad_file_is_refused_in_one_sentence(content, sentence, tmp_path, capsys):
     file = tmp_path / "table.csv"
     file.write_text(content)
     assert call("theory", "curve", file) == 2
@@ -93,7 +93,7 @@ def test_a_bad_file_is_told_in_one_sentence(content, sentence, tmp_path, capsys)
         (("code", "three-letters", "--unit", "bans"), "unit"),
     ],
 )
-def test_what_a_user_can_mend_is_told_in_one_sentence(arguments, sentence, capsys, tmp_path, monkeypatch):
+def test_a_mistake_of_the_user_is_explained_in_one_sentence(arguments, sentence, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert call("theory", *arguments) == 2
     error = capsys.readouterr().err

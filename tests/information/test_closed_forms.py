@@ -57,9 +57,9 @@ def test_a_covariance_without_finite_information_gets_a_sentence(covariance):
 @pytest.mark.parametrize("nats", [0.2, 1.0, 4.0])
 def test_nearest_neighbours_find_what_scikit_learn_finds_in_one_dimension(nats):
     x, y = gaussian(2000, 1, nats)
-    mine = ksg_information(x, y)
-    assert mine == pytest.approx(mutual_info_regression(x, y[:, 0], random_state=0)[0], abs=1e-6)
-    assert mine == pytest.approx(nats, abs=0.1)
+    found = ksg_information(x, y)
+    assert found == pytest.approx(mutual_info_regression(x, y[:, 0], random_state=0)[0], abs=1e-6)
+    assert found == pytest.approx(nats, abs=0.1)
     assert ksg_information(*gaussian(3000, 3, nats)) == pytest.approx(nats, abs=0.12 + 0.1 * nats)
 
 

@@ -12,8 +12,7 @@ from scipy.special import xlogy
 
 from agrlearn import theory
 from agrlearn.errors import TheoryError
-from agrlearn.theory import pictures
-from tests.theory.tables import joints
+from tests.theory.random_tables import joints
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.05, 0.3, 0.5, 0.9, 0.999, 1.0])
@@ -121,14 +120,3 @@ def test_targets_out_of_range_are_refused():
         theory.point_at(p_xy, rate=1.0, relevance=0.1)
     with pytest.raises(TheoryError, match="at least 2 points"):
         theory.bottleneck_curve(p_xy, points=1)
-
-
-def test_the_picture_shades_nothing_that_an_encoder_reaches(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(pictures, "_write", lambda figure, path: drawn.append(figure))
-    p_xy = theory.four_letters()
-    pictures.draw_curve(theory.bottleneck_curve(p_xy, points=5), tmp_path / "curve.png", "few points")
-    (shading,) = drawn[0].axes[0].collections[0].get_paths()
-    fine = theory.bottleneck_curve(p_xy, points=17)[1:-1]
-    assert not shading.contains_points([(each.rate, each.relevance - 1e-4) for each in fine]).any()
-    assert shading.contains_points([(each.rate, each.relevance + 0.02) for each in fine]).all()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agrlearn import theory
 from agrlearn.errors import TheoryError
-from tests.theory.tables import joints, random_encoder
+from tests.theory.random_tables import joints, random_encoder
 
 SEEDS = st.integers(0, 9999)
 SMALL = joints(letters=st.integers(2, 4), classes=st.integers(2, 3))

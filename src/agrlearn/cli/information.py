@@ -15,15 +15,15 @@ def information(
     Parameters
     ----------
     x
-        An .npy file, or numbers in a .csv or .tsv file, with or without a line of names.
+        An .npy file, or a .csv or .tsv file of numbers, with or without a header.
     y
-        Likewise, with as many rows.
+        Another such file, with the same number of rows.
     bound
         One of: dv, dv-average, nwj, infonce, smile, js.
     critic
         How pairs are scored.
     seed
-        Decides how the samples are cut into parts, and the critics' beginnings.
+        Decides how the samples are cut into parts, and the initial weights of the critics.
     """
     from agrlearn.information import estimate
 
@@ -36,18 +36,18 @@ def _rows(file: Path) -> "numpy.ndarray":
     from agrlearn.errors import DataError
 
     if not file.is_file():
-        raise DataError(f"{file} is not a file; expected an .npy, .csv or .tsv file")
+        raise DataError(f"expected an .npy, .csv or .tsv file, got {file}, which is not a file")
     try:
         if file.suffix == ".npy":
             return numpy.load(file, allow_pickle=False)
         if file.suffix in (".csv", ".tsv"):
             delimiter = "," if file.suffix == ".csv" else "\t"
             with file.open() as text:
-                names = any(not _is_number(cell) for cell in text.readline().split(delimiter))
-            return numpy.loadtxt(file, delimiter=delimiter, skiprows=int(names))
+                has_header = any(not _is_number(cell) for cell in text.readline().split(delimiter))
+            return numpy.loadtxt(file, delimiter=delimiter, skiprows=int(has_header))
     except (ValueError, EOFError) as error:
-        raise DataError(f"{file} could not be read as numbers: {error}") from error
-    raise DataError(f"{file}: expected an .npy, .csv or .tsv file")
+        raise DataError(f"expected numbers in {file}: {error}") from error
+    raise DataError(f"expected an .npy, .csv or .tsv file, got {file}")
 
 
 def _is_number(cell: str) -> bool:

@@ -1,6 +1,6 @@
-"""Mutual information: estimates from samples, closed forms beside them, and the regularizer that training uses.
+"""Mutual information: estimates from samples, closed forms, and the regularizer that training uses.
 
-The names below are loaded when they are first used, so that what needs one does not wait for all.
+The names below are loaded on first use, so that importing one does not import all.
 """
 
 from importlib import import_module
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agrlearn.information.bounds import BOUNDS
     from agrlearn.information.closed_forms import discrete_information, gaussian_information, ksg_information
+    from agrlearn.information.estimate_result import Estimate
     from agrlearn.information.estimator import estimate
     from agrlearn.information.pair_critics import CRITICS
     from agrlearn.information.pairs import MARGINALS
     from agrlearn.information.regularizer import InformationRegularizer
-    from agrlearn.information.summary import Estimate
 
 _HOMES = {
     "BOUNDS": "bounds",
     "CRITICS": "pair_critics",
-    "Estimate": "summary",
+    "Estimate": "estimate_result",
     "InformationRegularizer": "regularizer",
     "MARGINALS": "pairs",
     "discrete_information": "closed_forms",

@@ -1,8 +1,8 @@
-"""Lower bounds of mutual information, each a function of a critic's scores.
+"""Lower bounds of mutual information, each a function of the scores of a critic.
 
 Every bound takes the scores of m samples of p(x, y), shape (m,), and the scores of independent pairs: (m,), or (m, k)
-where row i holds x_i with k partners that are not its own. All pairs of a batch are the case k = m − 1, which
-`pairs.split_diagonal` makes of the (m, m) matrix. All are 0 for a constant critic, and none overflows.
+where row i holds x_i with k partners that are not its own. For all pairs of a batch, k = m − 1
+(`pairs.split_diagonal`). All bounds are 0 for a constant critic, and none overflows.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Bound = Callable[[Tensor, Tensor], Tensor]
-_NEGLIGIBLE = 60.0  # exp(-60) adds nothing in float32, and its gradients would be denormal numbers, which are slow
+_NEGLIGIBLE = 60.0  # exp(-60) adds nothing in float32, and its gradients would be subnormal numbers, which are slow
 
 
 def log_mean_exp(scores: Tensor) -> Tensor:
@@ -29,12 +29,12 @@ def log_mean_exp(scores: Tensor) -> Tensor:
 
 
 def donsker_varadhan(joint_scores: Tensor, marginal_scores: Tensor) -> Tensor:
-    """J of the paper: mean γ(x, t) over the joint pairs − log mean exp γ(x, t) over independent ones.
+    """J of the paper: mean γ(x, t) over the joint pairs − log mean exp γ(x, t) over independent pairs.
 
-    With expectations for means it is at most I(X;T) for every critic γ, and reaches it for
-    γ = log p(x, t) / p(x)p(t) + constant (Donsker and Varadhan 1983; Belghazi et al. 2018). The logarithm of a sample
-    mean biases a batch's value upwards, without limit where no independent pair is likely, so that it bounds nothing
-    then; its variance grows with exp 2·I(X;T) over the number of independent pairs.
+    With expectations instead of means it is at most I(X;T) for every critic γ, with equality for
+    γ = log p(x, t) / p(x)p(t) + constant (Donsker and Varadhan 1983; Belghazi et al. 2018). On a batch, the logarithm
+    of the mean is biased upwards, without limit if no independent pair is likely, and is then not a bound. The
+    variance grows with exp 2·I(X;T) over the number of independent pairs.
 
     Args:
         joint_scores: (pairs,) scores of samples of p(x, t).
@@ -51,12 +51,11 @@ def averaged_donsker_varadhan(
 ) -> Tensor:
     """The Donsker-Varadhan value, with the gradient of mean γ − mean exp γ / average (Belghazi et al. 2018, eq. 12).
 
-    A batch's own denominator biases the gradient of the logarithm; one averaged over many batches (`MovingAverage`)
-    takes most of that bias away and lags behind the critic. The value is that of `donsker_varadhan`, bias and variance
-    included.
+    The denominator of a single batch biases the gradient of the logarithm; an average over many batches
+    (`MovingAverage`) removes most of that bias, but lags behind the critic. The value is that of `donsker_varadhan`.
 
     Args:
-        log_average: log of the average of mean exp γ; without it the gradient is the ordinary one.
+        log_average: log of the average of mean exp γ; without it the gradient is that of `donsker_varadhan`.
     """
     batch = log_mean_exp(marginal_scores)
     share = torch.exp(batch - (batch.detach() if log_average is None else log_average))
@@ -66,10 +65,10 @@ def averaged_donsker_varadhan(
 def nguyen_wainwright_jordan(joint_scores: Tensor, marginal_scores: Tensor) -> Tensor:
     """1 + mean γ − mean exp γ: at most I(X;Y) for every critic, and unbiased on a sample.
 
-    Reached by γ = log p(x, y) / p(x)p(y) alone, without a free constant (Nguyen, Wainwright and Jordan 2010, with the
-    critic shifted by one; the f-divergence form of MINE). There is no logarithm to bias it, and the variance of the
-    exponentials comes through in full, more than in Donsker-Varadhan. Past float32's range the exponential goes on
-    as a straight line, so that a wild critic gives a very low value and no infinity.
+    Equality only for γ = log p(x, y) / p(x)p(y), without a free constant (Nguyen, Wainwright and Jordan 2010, with the
+    critic shifted by one; the f-divergence form of MINE). Without a logarithm there is no bias, but more variance than
+    in Donsker-Varadhan. Beyond the range of float32 the exponential continues as a straight line, so that extreme
+    scores give a very low value instead of infinity.
     """
     log_mean = log_mean_exp(marginal_scores)
     capped = log_mean.clamp(max=_NEGLIGIBLE)
@@ -79,8 +78,8 @@ def nguyen_wainwright_jordan(joint_scores: Tensor, marginal_scores: Tensor) -> T
 def info_nce(joint_scores: Tensor, marginal_scores: Tensor) -> Tensor:
     """The log probability of the right partner among k + 1, plus log(k + 1): at most I(X;Y), and at most log(k + 1).
 
-    Low variance, and a bias that grows as I(X;Y) nears log(k + 1) (van den Oord et al. 2018; Poole et al. 2019). The
-    best critic is log p(y|x)/p(y) plus anything that depends on x alone.
+    Low variance, with a bias that grows as I(X;Y) approaches log(k + 1) (van den Oord et al. 2018; Poole et al. 2019).
+    The best critic is log p(y|x)/p(y) plus any function of x.
 
     >>> info_nce(torch.full((4,), 50.0), torch.zeros(4, 3))  # log 4
     tensor(1.3863)
@@ -93,23 +92,22 @@ def info_nce(joint_scores: Tensor, marginal_scores: Tensor) -> Tensor:
 def jensen_shannon(joint_scores: Tensor, marginal_scores: Tensor) -> Tensor:
     """The Donsker-Varadhan value of a critic that is trained by the Jensen-Shannon divergence.
 
-    The gradient is that of telling joint from independent pairs by logistic regression, which bounds nothing in nats
-    but is steady where exponentials are not, and has its optimum at the same log-ratio (Nowozin et al. 2016; Hjelm et
-    al. 2019; Poole et al. 2019). The value's bias and variance are `donsker_varadhan`'s.
+    The gradient is that of logistic regression between joint and independent pairs, which is not a bound in nats, but
+    is steadier than exponentials and has its optimum at the same log-ratio (Nowozin et al. 2016; Hjelm et al. 2019;
+    Poole et al. 2019). The value has the bias and variance of `donsker_varadhan`.
     """
-    return _with_gradient_of(
-        donsker_varadhan(joint_scores, marginal_scores), _separation(joint_scores, marginal_scores)
-    )
+    return smile(joint_scores, marginal_scores, clip=math.inf)
 
 
 def smile(joint_scores: Tensor, marginal_scores: Tensor, *, clip: float = 5.0) -> Tensor:
     """Jensen-Shannon training, and a Donsker-Varadhan value whose exponentials are clipped to e^±clip.
 
-    The clip bounds the variance by about e^clip and gives the guarantee away: with a critic far above the clip the
-    value can pass I(X;Y), and it no longer forgives a constant added to all scores (Song and Ermon 2020).
+    The clip bounds the variance by about e^clip, but the guarantee is lost: with scores far above the clip the value
+    can exceed I(X;Y), and a constant added to all scores changes it (Song and Ermon 2020).
     """
-    value = joint_scores.mean() - log_mean_exp(marginal_scores.clamp(-clip, clip))
-    return _with_gradient_of(value, _separation(joint_scores, marginal_scores))
+    value = donsker_varadhan(joint_scores, marginal_scores.clamp(-clip, clip))
+    log_likelihood = F.logsigmoid(joint_scores).mean() + F.logsigmoid(-marginal_scores).mean()
+    return _with_gradient_of(value, log_likelihood)
 
 
 BOUNDS: dict[str, Bound] = {
@@ -124,9 +122,7 @@ BOUNDS: dict[str, Bound] = {
 
 
 class MovingAverage:
-    """`averaged_donsker_varadhan` with its one piece of state: the log of an average over the batches so far.
-
-    The average is kept in log space, where a critic's output of 95 is 95 and not e^95.
+    """`averaged_donsker_varadhan` with its state: the log of a moving average over the batches so far.
 
     Args:
         decay: the weight of the past in every new average.
@@ -144,11 +140,6 @@ class MovingAverage:
             past, present = math.log(self.decay), math.log(1 - self.decay)
             self.log_average = torch.logaddexp(self.log_average + past, batch + present)
         return averaged_donsker_varadhan(joint_scores, marginal_scores, self.log_average)
-
-
-def _separation(joint_scores: Tensor, marginal_scores: Tensor) -> Tensor:
-    """The log likelihood of logistic regression between joint and independent pairs."""
-    return -F.softplus(-joint_scores).mean() - F.softplus(marginal_scores).mean()
 
 
 def _with_gradient_of(value: Tensor, source: Tensor) -> Tensor:

@@ -1,24 +1,24 @@
-"""Mutual information without a critic: finite alphabets, Gaussians, and nearest neighbours in few dimensions."""
+"""Mutual information without a critic: of tables, of Gaussians, and by nearest neighbours in few dimensions."""
 
 from typing import Any
 
 import numpy
-from scipy.special import digamma, xlogy
+from scipy.special import digamma, rel_entr
 from sklearn.neighbors import KDTree, NearestNeighbors
 
 from agrlearn.errors import DataError, ShapeError
 from agrlearn.information.samples import as_sample_pair, first_copies, is_constant
 
 _TIE_BREAKING_NOISE = 1e-8
-_NOISE_SEED = (2004, 66138)  # no seed that samples are drawn by, such as 0: noise of their own stream would know them
+_NOISE_SEED = (2004, 66138)  # unlike 0, not a likely seed of the samples, from which the noise must be independent
 
 
 def discrete_information(joint: Any) -> float:
     """I(X;Y) in nats of a joint distribution over a finite alphabet.
 
     Args:
-        joint: (values of x, values of y) probabilities, or counts; counts give the plug-in value of the sample, which
-            is biased up by about (|X| − 1)(|Y| − 1) / 2n.
+        joint: (values of x, values of y) probabilities or counts. Counts give the plug-in estimate, which is too high
+            by about (|X| − 1)(|Y| − 1) / 2n.
 
     >>> round(discrete_information([[0.5, 0.0], [0.0, 0.5]]), 4)  # log 2
     0.6931
@@ -28,10 +28,9 @@ def discrete_information(joint: Any) -> float:
         raise ShapeError(f"expected a table (values of x, values of y), got shape {table.shape}")
     if not (numpy.isfinite(table).all() and (table >= 0).all() and table.sum() > 0):
         raise DataError("expected probabilities or counts: finite, none negative, and not all zero")
-    table = table / table.max()
+    table = table / table.max()  # first, so that the sum of huge counts is finite
     table = table / table.sum()
-    entropies = [-xlogy(p, p).sum() for p in (table.sum(axis=1), table.sum(axis=0), table)]
-    return max(0.0, float(entropies[0] + entropies[1] - entropies[2]))
+    return max(0.0, float(rel_entr(table, numpy.outer(table.sum(axis=1), table.sum(axis=0))).sum()))
 
 
 def gaussian_information(covariance: Any, x_features: int) -> float:
@@ -39,7 +38,7 @@ def gaussian_information(covariance: Any, x_features: int) -> float:
 
     Args:
         covariance: (features, features) of x and y together, x first.
-        x_features: how many of them are x.
+        x_features: the number of features of x.
 
     >>> round(gaussian_information([[1.0, 0.8], [0.8, 1.0]], 1), 4)  # −½ log(1 − 0.8²)
     0.5108
@@ -49,23 +48,22 @@ def gaussian_information(covariance: Any, x_features: int) -> float:
         raise ShapeError(f"expected a square matrix and 0 < x_features < its size, got {whole.shape} and {x_features}")
     scale = numpy.sqrt(numpy.diag(whole))
     if not (numpy.isfinite(whole).all() and numpy.allclose(whole, whole.T) and (numpy.diag(whole) > 0).all()):
-        raise DataError("expected a covariance: finite, symmetric, and with a positive diagonal")
+        raise DataError("expected a covariance matrix: finite, symmetric, and with a positive diagonal")
     correlation = whole / numpy.outer(scale, scale)
     blocks = (correlation[:x_features, :x_features], correlation[x_features:, x_features:], correlation)
     signs, logarithms = zip(*(numpy.linalg.slogdet(block) for block in blocks), strict=True)
     if min(signs) <= 0:
-        raise DataError("the covariance is singular, so the information is infinite or not defined")
+        raise DataError("expected a positive definite covariance; otherwise the information is infinite or undefined")
     return max(0.0, 0.5 * float(logarithms[0] + logarithms[1] - logarithms[2]))
 
 
 def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
     """I(X;Y) in nats from k nearest neighbours, in few dimensions (Kraskov, Stögbauer and Grassberger 2004).
 
-    Its bias is small up to about five dimensions and grows quickly after that. Each column is scaled to unit variance
-    first, and whole samples that are there a few times by copying count once. Ties would mislead it, since it takes the
-    k-th neighbour to be the only one at its distance: as its authors advise, a noise of 1e-8 standard deviations breaks
-    them, which leaves the information of integers, rounded numbers and mixtures as it is. For a finite alphabet
-    `discrete_information` of the counts is better.
+    The bias is small up to about five dimensions and grows quickly after that. Each column is scaled to unit variance,
+    and copied samples count once. The method assumes that there are no ties, so noise of 1e-8 standard deviations
+    breaks them, as its authors advise; this does not change the information of integers, rounded numbers and mixtures.
+    For a finite alphabet, `discrete_information` of the counts is better.
 
     Args:
         x, y: (samples, ...) numbers or booleans.
@@ -78,9 +76,9 @@ def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
         return 0.0
     kept = first_copies(x_columns, y_columns)
     if len(kept) < neighbors + 2:
-        raise DataError(f"only {len(kept)} samples are left without copies, expected at least {neighbors + 2}")
+        raise DataError(f"expected at least {neighbors + 2} different samples, got {len(kept)}; collect more")
     random = numpy.random.default_rng(_NOISE_SEED)
-    sides = [_without_ties(_unit_variance(columns[kept]), random) for columns in (x_columns, y_columns)]
+    sides = [_standardize(columns[kept], random) for columns in (x_columns, y_columns)]
     both = numpy.concatenate(sides, axis=1)
     radius = NearestNeighbors(n_neighbors=neighbors, metric="chebyshev").fit(both).kneighbors()[0][:, -1]
     closer = numpy.nextafter(radius, 0)  # KSG counts those strictly closer than the k-th
@@ -89,13 +87,10 @@ def ksg_information(x: Any, y: Any, *, neighbors: int = 3) -> float:
     return max(0.0, float(total))
 
 
-def _unit_variance(columns: numpy.ndarray) -> numpy.ndarray:
+def _standardize(columns: numpy.ndarray, random: numpy.random.Generator) -> numpy.ndarray:
+    """Columns of unit variance, without constant columns, and with a little noise on those with ties."""
     columns = columns[:, (columns != columns[0]).any(axis=0)]
-    scaled = columns / numpy.abs(columns).max(axis=0)  # first, since squares of huge numbers are infinite
-    return (scaled - scaled.mean(axis=0)) / scaled.std(axis=0)
-
-
-def _without_ties(columns: numpy.ndarray, random: numpy.random.Generator) -> numpy.ndarray:
-    """Columns of unit variance, with a little noise on those in which a value recurs."""
-    tied = [len(numpy.unique(column)) < len(column) for column in columns.T]
-    return columns + numpy.where(tied, _TIE_BREAKING_NOISE, 0.0) * random.standard_normal(columns.shape)
+    columns = columns / numpy.abs(columns).max(axis=0)  # first, since the squares of huge numbers are infinite
+    columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    has_ties = [len(numpy.unique(column)) < len(column) for column in columns.T]
+    return columns + numpy.where(has_ties, _TIE_BREAKING_NOISE, 0.0) * random.standard_normal(columns.shape)

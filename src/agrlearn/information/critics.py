@@ -1,8 +1,7 @@
 """The critic γ(x, t): a network that scores how well a group x and a bottleneck t belong together.
 
-The paper does not describe its critic. These have one or more hidden layers, the first of them split into
-W_x·x + W_t·t: the products are computed once and shared by the joint pairs and the shuffled ones, and nothing is
-concatenated.
+The paper does not describe its critic. Ours has one or more hidden layers. The first is split into W_x·x + W_t·t, so
+that joint and shuffled pairs share both products and nothing is concatenated.
 """
 
 import math
@@ -15,6 +14,8 @@ from agrlearn.errors import DataError
 from agrlearn.grouping import TOKEN_TYPES, Objects, first_tensor
 from agrlearn.ranks import gather_rows
 
+_RESOLUTION = 32  # the critic sees images at no more pixels a side
+
 
 class Critic(nn.Module):
     """γ(x, t) = MLP(features(x) + W_t·t).
@@ -22,8 +23,8 @@ class Critic(nn.Module):
     Args:
         group_features: maps groups to (groups, width), linear in its last layer: the W_x·x part.
         bottleneck_features: the width of T.
-        width: hidden units.
-        depth: hidden layers.
+        width: units per hidden layer.
+        depth: the number of hidden layers.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Critic(nn.Module):
 
         Args:
             permutation: (groups,) τ(i) for this process's groups, among the bottlenecks of all processes.
-            counts: how many groups each process has. W_t·t travels between them, the groups never do.
+            counts: the number of groups in each process. The processes exchange W_t·t, never the groups.
         """
         from_groups = self.group_features(groups)
         from_bottleneck = self._from_bottleneck(t)
@@ -61,54 +62,35 @@ class Critic(nn.Module):
         return self.score(F.relu(from_groups + from_bottleneck)).squeeze(-1)
 
 
-def _as_numbers(objects: Tensor, dtype: torch.dtype) -> Tensor:
-    """Objects in the critic's own type; bytes from 0 to 1, since its J stays below 0 on numbers in the hundreds."""
-    return objects.to(dtype) / 255 if objects.dtype == torch.uint8 else objects.to(dtype)
-
-
 class VectorGroups(nn.Module):
-    """The linear part for groups of vectors, or of anything read as one: (groups, fold, ...) -> (groups, width).
+    """The linear part for groups of vectors, or of objects read as vectors: (groups, fold, ...) -> (groups, width).
 
     Args:
-        features: numbers in an object.
-        prepare: what raw objects pass first, in their own shape.
+        features: numbers per object, after `shrink`.
+        prepare: applied to the raw objects first, in their own shape.
+        shrink: applied next, to objects in the critic's dtype.
     """
 
-    def __init__(self, fold: int, features: int, width: int, prepare: nn.Module | None = None) -> None:
+    def __init__(
+        self, fold: int, features: int, width: int, prepare: nn.Module | None = None, shrink: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.prepare = nn.Identity() if prepare is None else prepare
+        self.shrink = nn.Identity() if shrink is None else shrink
         self.linear = nn.Linear(fold * features, width, bias=False)
 
     def forward(self, groups: Tensor) -> Tensor:
-        objects = _as_numbers(self.prepare(groups.flatten(0, 1)), self.linear.weight.dtype)
-        return self.linear(objects.reshape(len(groups), -1))
-
-
-class ImageGroups(nn.Module):
-    """The linear part for groups of images, seen at no more than `resolution` pixels a side."""
-
-    def __init__(
-        self, fold: int, object_shape: tuple[int, int, int], width: int, prepare: nn.Module | None = None,
-        *, resolution: int = 32,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        channels, height, breadth = object_shape
-        self.prepare = nn.Identity() if prepare is None else prepare
-        self.size = (min(height, resolution), min(breadth, resolution))
-        self.shrinks = self.size != (height, breadth)
-        self.linear = nn.Linear(fold * channels * self.size[0] * self.size[1], width, bias=False)
-
-    def forward(self, groups: Tensor) -> Tensor:
-        images = _as_numbers(self.prepare(groups.flatten(0, 1)), self.linear.weight.dtype)
-        if self.shrinks:
-            images = F.adaptive_avg_pool2d(images, self.size)
-        return self.linear(images.reshape(len(groups), -1))
+        prepared = self.prepare(groups.flatten(0, 1))
+        objects = prepared.to(self.linear.weight.dtype)
+        if prepared.dtype == torch.uint8:
+            objects = objects / 255  # the critic does not learn from numbers in the hundreds: J stays below 0
+        return self.linear(self.shrink(objects).reshape(len(groups), -1))
 
 
 class TokenGroups(nn.Module):
-    """The linear part for groups of sentences, on each slot's mean word embedding.
+    """The linear part for groups of sentences, on the mean word embedding of each slot.
 
-    (groups, fold, length) tokens -> (groups, width). Tokens fall into `buckets` by their remainder, so that no
+    (groups, fold, length) tokens -> (groups, width). Tokens are hashed into `buckets` by their remainder, so that no
     vocabulary is needed; token 0 is padding.
     """
 
@@ -127,24 +109,26 @@ class TokenGroups(nn.Module):
 def critic_for(
     example: Objects, bottleneck_features: int, *, width: int = 128, depth: int = 1, prepare: nn.Module | None = None
 ) -> Critic:
-    """A critic that fits a batch of groups: of images, tokens or vectors, as which it reads tensors of any other shape.
+    """A critic for groups of images, tokens or vectors; objects of any other shape are read as vectors.
 
     Args:
         example: (groups, fold, ...) as in training.
-        prepare: what raw objects pass first, such as the network's own standardization.
+        prepare: applied to the raw objects first, such as the standardization of the network.
     """
     if not isinstance(example, Tensor) and "input_ids" not in example:
         raise DataError(
             "alpha > 0 needs objects that are one tensor, or a mapping with its tokens under 'input_ids'; got a "
-            f"mapping of {', '.join(example)}: put its tensors into one, or train with alpha=0"
+            f"mapping of {', '.join(example)}: combine its tensors into one, or train with alpha=0"
         )
     shape = first_tensor(example).shape
     fold, object_shape = shape[1], shape[2:]
     if not isinstance(example, Tensor) or (len(object_shape) == 1 and example.dtype in TOKEN_TYPES):
         part: nn.Module = TokenGroups(fold, width)
     elif len(object_shape) == 3:
-        channels, height, breadth = object_shape
-        part = ImageGroups(fold, (channels, height, breadth), width, prepare)
+        channels, *sides = object_shape
+        size = [min(side, _RESOLUTION) for side in sides]
+        shrink = None if size == sides else nn.AdaptiveAvgPool2d(tuple(size))
+        part = VectorGroups(fold, channels * math.prod(size), width, prepare, shrink)
     else:
         part = VectorGroups(fold, math.prod(object_shape), width, prepare)
     return Critic(part, bottleneck_features, width=width, depth=depth)

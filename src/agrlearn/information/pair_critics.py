@@ -1,4 +1,4 @@
-"""Critics γ(x, y) for estimation, each in two stages, so that what depends on x or y alone is computed once."""
+"""Critics γ(x, y) for estimation, in two stages, so that what depends on x or y alone is computed once."""
 
 import math
 from abc import ABC, abstractmethod
@@ -32,17 +32,17 @@ class PairCritic(nn.Module, ABC):
         return self.pairs(*self.parts(x, y))
 
     def parameter_groups(self, learning_rate: float) -> list[dict[str, object]]:
-        """What the optimizer moves, and how fast."""
+        """Parameter groups for the optimizer."""
         return [{"params": list(self.parameters()), "lr": learning_rate}]
 
 
 class SeparableCritic(PairCritic):
-    """γ(x, y) = a(x) + b(y) − ½‖f(x) − g(y)‖²: an inner product, so that all pairs cost one matrix product.
+    """γ(x, y) = a(x) + b(y) − ½‖f(x) − g(y)‖²: an inner product, so that all pairs take one matrix product.
 
-    f and g are linear maps plus small networks, with a learned scale for each feature. Near a strong dependence the
-    log-ratio is a narrow ridge, whose width this form reaches by one scale, where the weights of a plain inner product
-    would have to grow without bound. The linear maps learn first and the networks slowly after them: what a simple
-    critic explains is not fitted, noise and all, by a large one.
+    f and g are linear maps plus small networks, with a learned scale for each feature. For a strong dependence the
+    log-ratio is a narrow ridge, whose width is one scale here, while the weights of a plain inner product would grow
+    without bound. The linear maps learn faster than the networks, so that the networks do not fit noise around what a
+    linear critic already explains.
 
     >>> critic = SeparableCritic(3, 2)
     >>> critic.matrix(*critic.parts(torch.randn(5, 3), torch.randn(7, 2))).shape
@@ -56,7 +56,7 @@ class SeparableCritic(PairCritic):
         self.log_scale = nn.Parameter(torch.zeros(rank))
 
     def parts(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        scale = torch.exp(10 * self.log_scale)  # times 10: Adam moves every parameter by steps of one size
+        scale = torch.exp(10 * self.log_scale)  # times 10, since the steps of Adam have the same size for all
         (f, a), (g, b) = self.x_side(x, scale), self.y_side(y, scale)
         return torch.cat([f, a, torch.ones_like(a)], dim=1), torch.cat([g, torch.ones_like(b), b], dim=1)
 
@@ -67,8 +67,9 @@ class SeparableCritic(PairCritic):
         return x_part @ y_part.T
 
     def parameter_groups(self, learning_rate: float) -> list[dict[str, object]]:
-        slow = [parameter for side in (self.x_side, self.y_side) for parameter in side.network.parameters()]
-        fast = [parameter for parameter in self.parameters() if all(parameter is not other for other in slow)]
+        named = list(self.named_parameters())
+        slow = [parameter for name, parameter in named if ".network." in name]
+        fast = [parameter for name, parameter in named if ".network." not in name]
         return [
             {"params": slow, "lr": learning_rate / 2, "weight_decay": 1.0},
             {"params": fast, "lr": 4 * learning_rate, "weight_decay": 1.0},
@@ -124,7 +125,7 @@ class ConcatenatedCritic(PairCritic):
 
 
 class CallableCritic(PairCritic):
-    """A function or module of the user's: (samples, ...) and (samples, ...) -> (samples,) scores of matching rows."""
+    """A function or module from the user: (samples, ...) and (samples, ...) -> (samples,) scores of matching rows."""
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
@@ -158,4 +159,4 @@ CRITICS: dict[str, Callable[[int, int], PairCritic]] = {
     "separable": SeparableCritic,
     "concatenated": ConcatenatedCritic,
 }
-"""Critics by name: each takes how many columns x and y have."""
+"""Critics by name; each takes the number of columns of x and of y."""

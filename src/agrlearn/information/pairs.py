@@ -1,7 +1,6 @@
-"""Which pairs stand for p(x)p(y): a permutation of the batch, cyclic shifts of it, or all pairs in it."""
+"""Independent pairs, as samples of p(x)p(y): a permutation of the batch, cyclic shifts of it, or all its pairs."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,29 +19,10 @@ def split_diagonal(matrix: Tensor) -> Scores:
     (tensor([1., 4.]), tensor([[2.],
             [3.]]))
     """
-    return _SplitDiagonal.apply(matrix)
-
-
-class _SplitDiagonal(torch.autograd.Function):
-    """Written out because the gradient of the slices would fill and add three matrices."""
-
-    @staticmethod
-    def forward(context: Any, matrix: Tensor) -> Scores:
-        return matrix.diagonal().clone(), _beside_diagonal(matrix).reshape(len(matrix), -1)
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> Tensor:
-        diagonal, beside = gradients
-        whole = beside.new_empty(len(diagonal), len(diagonal))
-        _beside_diagonal(whole).copy_(beside.reshape(len(diagonal) - 1, -1))
-        whole.diagonal().copy_(diagonal)
-        return whole
-
-
-def _beside_diagonal(matrix: Tensor) -> Tensor:
-    """A view (m − 1, m) of what is not on the diagonal, in row order."""
     size = len(matrix)
-    return matrix.contiguous().view(-1)[1:].view(size - 1, size + 1)[:, :-1]
+    # Without its first entry, the flat matrix has the diagonal in the last of size + 1 columns.
+    others = matrix.flatten()[1:].view(size - 1, size + 1)[:, :-1]
+    return matrix.diagonal(), others.reshape(size, size - 1)
 
 
 def permuted(critic: PairCritic, x_part: Tensor, y_part: Tensor, shifts: int = 1, random: Random = None) -> Scores:
@@ -52,9 +32,9 @@ def permuted(critic: PairCritic, x_part: Tensor, y_part: Tensor, shifts: int = 1
 
 
 def shifted(critic: PairCritic, x_part: Tensor, y_part: Tensor, shifts: int = 1, random: Random = None) -> Scores:
-    """Cyclic shifts by 1 to k: no fixed points, right for estimation.
+    """Cyclic shifts by 1 to k: no fixed points, as estimation needs.
 
-    Wrong for the regularizer of a deterministic encoder, whose J would have nothing to hold it down.
+    Not for the regularizer: with a deterministic encoder, nothing would limit J.
     """
     steps = range(1, min(shifts, len(y_part) - 1) + 1)
     others = [critic.pairs(x_part, y_part.roll(-step, 0)) for step in steps]
@@ -62,7 +42,7 @@ def shifted(critic: PairCritic, x_part: Tensor, y_part: Tensor, shifts: int = 1,
 
 
 def all_pairs(critic: PairCritic, x_part: Tensor, y_part: Tensor, shifts: int = 1, random: Random = None) -> Scores:
-    """Every x with every y of another sample: the steadiest, and cheap for a separable critic alone."""
+    """Every x with the y of every other sample: the least variance, but cheap only for a separable critic."""
     return split_diagonal(critic.matrix(x_part, y_part))
 
 

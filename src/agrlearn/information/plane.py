@@ -1,7 +1,7 @@
 """The information plane: I(X;T) and I(Y;T) of a stochastic bottleneck T = h(X) + Gaussian noise.
 
-Since p(t|x) is known, no critic is needed: the other samples' encoders make up p(t). X is the whole group, T its
-bottleneck, and Y the `fold` labels of the group, taken to be independent, so that H(Y) is the sum over the slots.
+Since p(t|x) is known, no critic is needed: its mean over the other samples stands for p(t). X is the whole group, T its
+bottleneck, and Y the `fold` labels of the group, assumed to be independent, so that H(Y) is a sum over the slots.
 """
 
 import math
@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from agrlearn.errors import ShapeError
+from agrlearn.information.bounds import info_nce
+from agrlearn.information.pairs import split_diagonal
 
 
 def gaussian_scores(t: Tensor, means: Tensor, noise: float) -> Tensor:
@@ -27,32 +29,30 @@ def gaussian_scores(t: Tensor, means: Tensor, noise: float) -> Tensor:
 
 
 def leave_one_out_bounds(scores: Tensor) -> tuple[float, float]:
-    """A lower and an upper bound of I(X;T), in expectation over samples (Poole et al. 2019, their eq. 12 and 13).
+    """A lower and an upper bound of I(X;T), in expectation over samples (Poole et al. 2019, eq. 12 and 13).
 
-    The lower one compares p(t|x) with the average over all samples and cannot pass log m; the upper one leaves x itself
-    out of the average. Where they are far apart, the information is past log m.
+    The lower bound compares p(t|x) with the mean over all samples and is at most log m; the upper bound leaves x itself
+    out of the mean. If they are far apart, the information is more than log m.
 
     Args:
         scores: (m, m) log p(t_i | x_j), up to a constant.
     """
-    count = len(scores)
-    own = scores.diagonal()
-    lower = (own - torch.logsumexp(scores, dim=1)).mean() + math.log(count)
-    upper = (own - torch.logsumexp(_without_diagonal(scores), dim=1)).mean() + math.log(count - 1)
-    return float(lower), float(upper)
+    own, others = split_diagonal(scores)
+    upper = (own - torch.logsumexp(others, dim=1)).mean() + math.log(len(scores) - 1)
+    return float(info_nce(own, others)), float(upper)
 
 
 def leave_one_out_label_information(scores: Tensor, labels: Tensor, num_classes: int) -> float:
-    """A lower bound of I(Y;T): Theorem 3 with the classifier that the known p(t|x) and the other samples make.
+    """A lower bound of I(Y;T): Theorem 3 with a classifier made of the known p(t|x) and the other samples.
 
-    That classifier is q(y|t) = Σ_j p(t|x_j)·[y_j = y] / Σ_j p(t|x_j) over the other samples, which tends to p(y|t) as
-    they grow in number; one part in m is given to the labels' frequencies, so that no probability is 0.
+    The classifier is q(y|t) = Σ_j p(t|x_j)·[y_j = y] / Σ_j p(t|x_j) over the other samples, which tends to p(y|t) with
+    their number. It is mixed with 1/m of the label frequencies, so that no probability is 0.
 
     Args:
         scores: (m, m) log p(t_i | x_j), up to a constant.
         labels: (m, fold) class numbers.
     """
-    weights = torch.softmax(_without_diagonal(scores), dim=1)
+    weights = torch.softmax(scores.clone().fill_diagonal_(-math.inf), dim=1)
     indicators = F.one_hot(labels, num_classes).to(weights.dtype)  # (m, fold, classes)
     answers = torch.einsum("ij,jsc->isc", weights, indicators)
     mixed = answers.lerp(indicators.mean(dim=0), 1 / len(labels))
@@ -62,10 +62,10 @@ def leave_one_out_label_information(scores: Tensor, labels: Tensor, num_classes:
 def label_bound(log_probabilities: Tensor, labels: Tensor) -> float:
     """Theorem 3 of the paper: I(Y;T) ≥ H(Y) − cross-entropy, both summed over the slots.
 
-    H(Y) is the entropy of the labels' frequencies in this sample.
+    H(Y) is the entropy of the label frequencies in this sample.
 
     Args:
-        log_probabilities: (m, fold, classes) log q(y|t) of every slot's label.
+        log_probabilities: (m, fold, classes) log q(y|t) for the label of every slot.
         labels: (m, fold) class numbers.
     """
     classes = log_probabilities.shape[-1]
@@ -73,7 +73,3 @@ def label_bound(log_probabilities: Tensor, labels: Tensor) -> float:
     entropy = -torch.special.xlogy(frequencies, frequencies).sum()
     chosen = log_probabilities.double().gather(2, labels.unsqueeze(2)).squeeze(2)
     return float(entropy + chosen.sum(dim=1).mean())
-
-
-def _without_diagonal(scores: Tensor) -> Tensor:
-    return scores.masked_fill(torch.eye(len(scores), dtype=torch.bool, device=scores.device), -math.inf)

@@ -1,4 +1,4 @@
-"""What critics say of samples they were not trained on."""
+"""Evaluate critics on samples they were not trained on."""
 
 import math
 from collections.abc import Sequence
@@ -12,62 +12,58 @@ from agrlearn.information.pair_critics import PairCritic, SeparableCritic
 from agrlearn.information.pairs import Scores, all_pairs, shifted
 from agrlearn.modes import evaluating
 
-_PAIRS_AT_MOST = {True: 2**24, False: 2**17}  # for separable critics, and for others, whose pairs cost a network each
-# The log of the pairs is about 2 times that of the samples. Of 1, 1.5 and 2, this one kept the best critics of Gaussian
-# samples, 60 to 3,000 of them, of 0.5 to 17 nats.
+_PAIRS_AT_MOST = {True: 2**24, False: 2**17}  # separable critics; others, which evaluate a network for every pair
+# Of 1, 1.5 and 2, this one kept the best critics on 60 to 3,000 Gaussian samples of 0.5 to 17 nats.
 _CREDIBLE = 1.5
 
 
 @dataclass(frozen=True)
 class ReadOut:
-    """The bound of some critics on one held-out sample."""
+    """The bound of one or more critics on one held-out sample."""
 
     of_average: float
-    """The bound of the critics' average."""
+    """The bound of the average of the critics."""
     of_each: tuple[float, ...]
-    """The bounds of the critics alone."""
+    """The bound of each critic."""
     lower_bound: float
-    """InfoNCE of the critics' average: in expectation at most I(X;Y), however few the samples are.
+    """InfoNCE of the average of the critics: in expectation at most I(X;Y), however few the samples are.
 
-    That holds row by row for every critic that has not seen them: were y drawn apart from x as its partners are, e^γ
-    over its mean among them would be 1 on average, and the mean of the logarithm of such a ratio is at most I(X;Y)
-    (Poole et al. 2019). The logarithm of one mean over all pairs, as in Donsker-Varadhan, has no such guarantee.
+    This holds row by row for every critic that has not seen the samples: if y were independent of x like its partners,
+    e^γ over its mean among them would be 1 on average, and the mean log of such a ratio is at most I(X;Y) (Poole et
+    al. 2019). The log of one mean over all pairs, as in Donsker-Varadhan, has no such guarantee.
     """
     effective_pairs: float
-    """(Σe^γ)² / Σe^2γ: how many independent pairs carry the exponentials' mean."""
+    """(Σe^γ)² / Σe^2γ: how many independent pairs dominate the mean exponential."""
     unreached: float
-    """The share of samples whose e^γ is over e times that of any independent pair: the mean knows nothing of them."""
+    """The share of samples whose e^γ is over e times that of any independent pair, so that the mean misses them."""
     samples: int
     partners: int
-    """How many other samples each of them met."""
+    """The number of other samples that each sample is paired with."""
 
     @property
     def corrected(self) -> float:
-        """The average's bound and what it still loses to the critics' independent errors, to second order."""
+        """The bound of the average plus what independent errors of the critics still cost it, to second order."""
         count = len(self.of_each)
-        if count < 2:
-            return self.of_average
-        return self.of_average + (self.of_average - sum(self.of_each) / count) / (count - 1)
+        return self.of_average + (self.of_average - sum(self.of_each) / count) / max(1, count - 1)
 
 
 @torch.no_grad()
 def read_out(critics: Sequence[PairCritic], x: Tensor, y: Tensor, bound: Bound) -> ReadOut:
-    """The bound over the whole sample at once, since batch-wise values depend on the size of the batches.
+    """The bound over the whole sample at once, since values per batch depend on the batch size.
 
-    Every sample meets every other one, or as many as a few million pairs allow.
+    Every sample is paired with every other one, or with as many as a few million pairs allow.
     """
-    values, total_joint, total_marginal = [], torch.zeros(()), torch.zeros(())
+    of_each, joint, marginal = [], torch.zeros(()), torch.zeros(())
     for critic in critics:
-        joint, marginal = _scores(critic, x, y)
-        values.append(float(bound(joint, marginal)))
-        total_joint, total_marginal = total_joint + joint, total_marginal + marginal
-    joint, marginal = total_joint / len(critics), total_marginal / len(critics)
-    both = 2 * log_mean_exp(marginal) - log_mean_exp(2 * marginal)
+        scores = _scores(critic, x, y)
+        of_each.append(float(bound(*scores)))
+        joint, marginal = joint + scores[0] / len(critics), marginal + scores[1] / len(critics)
+    log_effective_share = 2 * log_mean_exp(marginal) - log_mean_exp(2 * marginal)
     return ReadOut(
-        of_average=values[0] if len(critics) == 1 else float(bound(joint, marginal)),
-        of_each=tuple(values),
+        of_average=float(bound(joint, marginal)),
+        of_each=tuple(of_each),
         lower_bound=float(info_nce(joint, marginal)),
-        effective_pairs=math.exp(float(both)) * marginal.numel(),
+        effective_pairs=math.exp(float(log_effective_share)) * marginal.numel(),
         unreached=float((joint > marginal.max() + 1).float().mean()),
         samples=len(x),
         partners=marginal.shape[1],
@@ -76,13 +72,12 @@ def read_out(critics: Sequence[PairCritic], x: Tensor, y: Tensor, bound: Bound) 
 
 @torch.no_grad()
 def validation_value(critic: PairCritic, x: Tensor, y: Tensor, bound: Bound) -> float:
-    """The bound on a sample that decides which critic is kept; no more than `_CREDIBLE` times the log of its size.
+    """The bound on the sample that decides which critic is kept, at most `_CREDIBLE` times the log of its size.
 
-    Ratios of densities beyond the number of pairs leave no trace among them. There, a bound with one mean over all
-    pairs rewards nothing but larger scores, and the critic that it chooses can be arbitrarily bad.
+    Density ratios beyond the number of pairs cannot be seen in them. There, a bound with one mean over all pairs only
+    rewards larger scores, and the critic that it selects can be arbitrarily bad.
     """
-    joint, marginal = _scores(critic, x, y)
-    return min(float(bound(joint, marginal)), _CREDIBLE * math.log(len(x)))
+    return min(float(bound(*_scores(critic, x, y))), _CREDIBLE * math.log(len(x)))
 
 
 def _scores(critic: PairCritic, x: Tensor, y: Tensor) -> Scores:

@@ -1,4 +1,4 @@
-"""The regularizing network of the paper: a critic that learns J, and J as a penalty for the encoder."""
+"""The regularizing network of the paper: a critic that maximizes J, and J as a penalty for the encoder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,18 +15,18 @@ from agrlearn.ranks import gather_own, rank, row_counts, sum_over_ranks
 
 
 class InformationRegularizer:
-    """Ascends the critic on J and hands J to the main loss.
+    """Trains the critic to maximize J, and gives J to the main loss.
 
-    The independent pairs come from a uniformly random permutation of t within the batch, fixed points included, as in
-    the paper. That matters: a deterministic encoder has infinite I(X;T), and it is the fixed points that keep J near
-    log m there (m pairs); J is then a regularizer and no estimate of information. With a stochastic bottleneck it
-    estimates a finite quantity, biased down by about what the fixed points take.
+    The independent pairs come from a uniformly random permutation of t within the batch, with fixed points, as in the
+    paper. This matters: a deterministic encoder has infinite I(X;T), and the fixed points keep J near log m (m pairs).
+    J is then a regularizer, not an estimate. With a stochastic bottleneck it estimates a finite information, biased
+    downwards by the fixed points.
 
     Args:
         critic: scores pairs of groups and bottlenecks.
         bound: a name in `BOUNDS`.
-        learning_rate: of the critic's own Adam, λ_in in the paper, which does not give it. Plain SGD at 0.1 diverges.
-        clip: the largest norm that the gradient of J may have where it enters the main network, at the batch's T.
+        learning_rate: of the critic's Adam, λ_in in the paper, which gives no value. Plain SGD at 0.1 diverges.
+        clip: the largest norm of the gradient of J with respect to the T of the batch, where it enters the network.
     """
 
     def __init__(
@@ -38,13 +38,11 @@ class InformationRegularizer:
         self.optimizer = torch.optim.Adam(critic.parameters(), lr=learning_rate, fused=True)
 
     def ascend(self, groups: Objects, t: Tensor, random: torch.Generator | None = None) -> Tensor:
-        """One step of the critic up J; neither the encoder nor the heads move. A J that is not finite moves nothing.
+        """Take one step of the critic up J and return J before it; a J that is not finite changes nothing.
 
         Args:
             groups: (groups, fold, ...).
-            t: (groups, features), the groups' bottlenecks.
-        Returns:
-            J before the step.
+            t: (groups, features), the bottlenecks; no gradient reaches the encoder.
         """
         value = self._value(groups, t.detach(), random)
         if torch.isfinite(value):
@@ -57,33 +55,33 @@ class InformationRegularizer:
         return value.detach()
 
     def penalty(self, groups: Objects, t: Tensor, random: torch.Generator | None = None) -> Tensor:
-        """J with a fresh permutation, whose gradient reaches t and leaves the critic alone."""
+        """J with a new permutation; its gradient reaches t, but not the critic."""
         with _frozen(self.critic):
             if self.clip is None or not t.requires_grad:
                 return self._value(groups, t, random)
             free = t.detach().requires_grad_()
             value = self._value(groups, free, random)
             (gradient,) = torch.autograd.grad(value, free)
-        # By its own gradient, before any factor: the norm is then the same on one process and on several.
+        # Clipped before any factor is applied, so that the norm is the same on one process and on several.
         norm = sum_over_ranks(gradient.square().sum()).sqrt()
         clipped = gradient * (self.clip / norm).clamp(max=1)
         return value.detach() + (clipped * (t - t.detach())).sum()
 
     def _value(self, groups: Objects, t: Tensor, random: torch.Generator | None) -> Tensor:
-        # Shuffling t within the batch samples p(x)p(t) without a second forward pass. Over several processes the batch
-        # is that of all of them.
+        # Shuffling t within the batch samples p(x)p(t) without a second forward pass. With several processes, the batch
+        # is that of all processes together.
         counts = row_counts(len(t), t.device)
         permutation = torch.randperm(sum(counts), generator=random).to(t.device)
         joint, shuffled = self.critic.joint_and_shuffled(groups, t, permutation.split(counts)[rank()], counts)
         return self.bound(gather_own(joint, counts), gather_own(shuffled, counts))
 
     def state_dict(self) -> dict[str, Any]:
-        """All that changes in training, as torch saves it."""
+        """The state of the critic, its optimizer and the moving average."""
         state = {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
         return {**state, "log_average": self.bound.log_average} if isinstance(self.bound, MovingAverage) else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore a state from `state_dict`."""
         self.critic.load_state_dict(state["critic"])
         self.optimizer.load_state_dict(state["optimizer"])
         if isinstance(self.bound, MovingAverage):
@@ -92,7 +90,7 @@ class InformationRegularizer:
 
 @contextmanager
 def _frozen(module: nn.Module) -> Iterator[None]:
-    """Within this block the module's parameters are constants of the graph."""
+    """Within this block, the parameters of the module get no gradients."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     for parameter in parameters:
         parameter.requires_grad_(False)

@@ -1,8 +1,8 @@
-"""Codes for the binary symmetric source, where words are long: X a fair bit, Y = X flipped with probability p.
+"""Long codes for the binary symmetric source: X a fair bit, Y = X flipped with probability p.
 
-A code that reproduces a bit of X wrongly with probability q, whichever the codeword, has the distortion
-h(p ⋆ q) − h(p), with p ⋆ q = p + q − 2pq. Where q varies with the codeword or the place, that of the mean q is an upper
-bound, since h is concave.
+A code that reproduces a bit of X wrongly with probability q, whatever the codeword, has the distortion
+h(p ⋆ q) − h(p), with p ⋆ q = p + q − 2pq. If q varies with the codeword or the place, the distortion of the mean q is
+an upper bound, since h is concave.
 """
 
 import math
@@ -14,14 +14,19 @@ from scipy.special import gammaln
 
 from agrlearn.errors import TheoryError
 from agrlearn.theory.codes import Indices
-from agrlearn.theory.information import binary_entropy
-from agrlearn.theory.tables import Array, Unit, nats_per
+from agrlearn.theory.distributions import Array, Unit, nats_per, rate_in_nats
+from agrlearn.theory.measures import binary_entropy
 
 
 @dataclass(frozen=True)
 class BinaryCode:
-    """rate: in `unit` per bit of X; flip: the mean probability q of a wrong bit; flip_error: its standard error, 0
-    where q is exact; distortion: h(p ⋆ q) − h(p) in `unit`."""
+    """A code and its distortion.
+
+    rate: in `unit` per bit of X.
+    flip: the mean probability q of a wrong bit.
+    flip_error: its standard error, 0 if q is exact.
+    distortion: h(p ⋆ q) − h(p), in `unit`.
+    """
 
     name: str
     length: int
@@ -33,12 +38,13 @@ class BinaryCode:
 
 
 def flip_distortion(flip: float, noise: float, *, unit: Unit = "bits") -> float:
-    """h(p ⋆ q) − h(p): the distortion of reproducing X with flips of probability q, Y being X with noise p.
+    """h(p ⋆ q) − h(p): the distortion of reproducing X with flips of probability q, where Y is X with noise p.
 
     >>> round(flip_distortion(1 / 16, noise=0.1), 6)
     0.140845
     """
-    _check_noise(noise)
+    if not 0 <= noise <= 0.5:
+        raise TheoryError(f"expected a noise p between 0 and ½, got {noise}")
     mixed = noise + flip - 2 * noise * flip
     return float(binary_entropy(mixed, unit=unit) - binary_entropy(noise, unit=unit))
 
@@ -49,9 +55,7 @@ def binary_limit(rate: float, noise: float, *, unit: Unit = "bits") -> float:
     >>> round(binary_limit(0.5, noise=0.1), 6)
     0.22832
     """
-    bits = rate * nats_per(unit) / math.log(2)
-    if math.isnan(bits) or bits < 0:
-        raise TheoryError(f"expected a rate of at least 0 {unit} per bit, got {rate}")
+    bits = rate_in_nats(rate, unit) / math.log(2)
     return flip_distortion(inverse_binary_entropy(max(0.0, 1 - bits)), noise, unit=unit)
 
 
@@ -69,7 +73,7 @@ def inverse_binary_entropy(bits: float) -> float:
 
 
 def perfect_code(name: str, noise: float, *, unit: Unit = "bits") -> BinaryCode:
-    """A Hamming code or the Golay code as a quantizer: every word goes to the one codeword within its radius. Exact.
+    """A Hamming code or the Golay code as a quantizer: each word goes to the only codeword within its radius. Exact.
 
     Args:
         name: "hamming-7", "hamming-15", "hamming-31", … (length 2^r − 1, radius 1), or "golay-23" (radius 3).
@@ -78,9 +82,16 @@ def perfect_code(name: str, noise: float, *, unit: Unit = "bits") -> BinaryCode:
     >>> round(code.rate, 6), round(code.distortion, 6)
     (0.733333, 0.140845)
     """
-    length, radius = _perfect_shape(name)
+    family, _, number = name.partition("-")
+    length = int(number) if number.isdecimal() else 0
+    if family == "hamming" and length >= 3 and (length + 1).bit_count() == 1:
+        radius = 1
+    elif name == "golay-23":
+        radius = 3
+    else:
+        raise TheoryError(f"expected hamming-N with N = 3, 7, 15, 31, … or golay-23, got {name!r}")
     sphere = [math.comb(length, weight) for weight in range(radius + 1)]
-    # A word's distance to its codeword is spread as the weights of a sphere, by the code's symmetry.
+    # By symmetry, the distance of a word to its codeword is distributed as the weights in a sphere.
     flip = sum(weight * count for weight, count in enumerate(sphere)) / (length * sum(sphere))
     rate = 1 - math.log2(sum(sphere)) / length
     return _code(name, length, rate, flip, 0.0, noise, unit)
@@ -95,12 +106,12 @@ def convolutional_code(
     seed: int = 0,
     unit: Unit = "bits",
 ) -> BinaryCode:
-    """A convolutional code of rate ½ as a quantizer, its flips measured on random words by the Viterbi algorithm.
+    """A convolutional code of rate ½ as a quantizer; the Viterbi algorithm measures its flips on random words.
 
     Args:
         length: bits per word, even; a codeword ends in the state it starts in (tail-biting), so the rate is exactly ½.
         generators: two polynomials in octal, by default those of 256 states with the largest free distance.
-        trials: random words.
+        trials: the number of random words.
 
     >>> code = convolutional_code(0.1, length=100, generators=(0o5, 0o7), trials=20)
     >>> code.rate, 0.1 < code.flip < 0.2
@@ -119,40 +130,40 @@ def convolutional_code(
 
 
 def tail_biting_distances(words: np.ndarray, generators: tuple[int, int]) -> np.ndarray:
-    """How far each word is from a near codeword that ends in the state it starts in: (words, length) → (words,).
+    """The distance of each word to a nearby codeword that ends in the state it starts in: (words, length) → (words,).
 
-    The state comes from the nearest path through the word with its halves exchanged, where the seam is in the middle;
-    the path through the word itself is then the nearest from that state back to it.
+    The state comes from the nearest path through the word with its halves swapped, so that the seam is in the middle.
+    The nearest path through the word itself from that state back to it gives the distance.
     """
     half = words.shape[1] // 4 * 2
     free = np.zeros((len(words), 2 ** (max(generators).bit_length() - 1)), dtype=np.int32)
     distances, states = _viterbi(np.roll(words, -half, axis=1), generators, free, mark=words.shape[1] - half)
-    everyone = np.arange(len(words))
-    seam = states[everyone, distances.argmin(axis=1)]
+    rows = np.arange(len(words))
+    seam = states[rows, distances.argmin(axis=1)]
     tied = np.full_like(free, 2 * words.shape[1])
-    tied[everyone, seam] = 0
-    return np.asarray(_viterbi(words, generators, tied, mark=0)[0][everyone, seam])
+    tied[rows, seam] = 0
+    return np.asarray(_viterbi(words, generators, tied, mark=0)[0][rows, seam])
 
 
 def _viterbi(
     words: np.ndarray, generators: tuple[int, int], start: np.ndarray, mark: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The least distance of a path into every final state, and the state in which that path was after `mark` bits.
+    """The least distance of a path into every final state, and the state of that path after `mark` bits.
 
     Args:
         words: (words, length) bits.
-        start: (words, states) the distance with which a path begins in each state.
+        start: (words, states) the initial distance of a path that starts in each state.
     """
     # A register is the new bit above the old state's bits; shifted down, two registers become each new state.
     registers = np.arange(start.shape[1] * 2).reshape(-1, 2)
-    first, second = (np.bitwise_count(registers & each) & 1 for each in generators)
+    first, second = (np.bitwise_count(registers & generator) & 1 for generator in generators)
     wrong = np.stack([(first != bit) + np.int32(second != other) for bit in (0, 1) for other in (0, 1)])
     even, odd = registers.T % start.shape[1]
-    own = np.broadcast_to(np.arange(start.shape[1]), start.shape)
-    distances, marked = start, own
+    states = np.broadcast_to(np.arange(start.shape[1]), start.shape)
+    distances, marked = start, states
     for place in range(0, words.shape[1], 2):
         if place == mark:
-            marked = own
+            marked = states
         added = wrong[2 * words[:, place] + words[:, place + 1]]
         by_even, by_odd = distances[:, even] + added[..., 0], distances[:, odd] + added[..., 1]
         marked = np.where(by_even <= by_odd, marked[:, even], marked[:, odd])
@@ -164,7 +175,6 @@ def random_codebook(length: int, rate: float, noise: float, *, unit: Unit = "bit
     """2^{nR} random words, each x^n sent to the nearest: the exact mean of the flips over all codebooks.
 
     Args:
-        length: n.
         rate: R, in `unit` per bit.
 
     >>> [round(random_codebook(n, 0.5, noise=0.1).distortion, 4) for n in (10, 100, 1000)]
@@ -178,10 +188,10 @@ def random_codebook(length: int, rate: float, noise: float, *, unit: Unit = "bit
 
 
 def typicality_failure(length: int, rate: float, flip: float, epsilon: float, *, unit: Unit = "bits") -> float:
-    """The probability that joint-typicality encoding, as in the proof of Theorem 1, finds no codeword. Exact.
+    """The exact probability that joint-typicality encoding, as in the proof of Theorem 1, finds no codeword.
 
-    The 2^{nR} codewords t^n are random; (x^n, t^n) is typical if every pair of letters occurs n·p(x, t) times up to the
-    factor 1 ± ε, with p(x, t) of a binary symmetric test channel. Averaged over codebooks, by counting types.
+    The 2^{nR} codewords t^n are random; (x^n, t^n) is typical if every pair of letters occurs n·p(x, t) times up to a
+    factor 1 ± ε, where p(x, t) is a binary symmetric test channel. The mean over all codebooks, by counting types.
 
     Args:
         flip: q of the test channel, whose I(X;T) is 1 − h(q) bits.
@@ -199,20 +209,20 @@ def typicality_failure(length: int, rate: float, flip: float, epsilon: float, *,
 
 
 def _log_typical(count: Indices, length: int, flip: float, epsilon: float) -> Array:
-    """log of the probability that `count` places of one letter of X meet each letter of T as often as is typical."""
+    """The log probability that, at `count` places with one letter of X, each letter of T occurs as often as typical."""
     rounding = 1e-9
     least = [math.ceil(length * p / 2 * (1 - epsilon) - rounding) for p in (flip, 1 - flip)]
     most = [math.floor(length * p / 2 * (1 + epsilon) + rounding) for p in (flip, 1 - flip)]
     low, high = np.maximum(least[0], count - most[1]), np.minimum(most[0], count - least[1])
     window = low[:, None] + np.arange(max(0, most[0] - least[0]) + 1)
     inside = (window <= high[:, None]) & (window <= count[:, None])
-    # Logarithms throughout: the chances are of the order 2^{-n·I(X;T)}.
+    # Logarithms, since the probabilities are of the order 2^{-n·I(X;T)}.
     terms = np.where(inside, _log_binomial(np.where(inside, window, 0), count[:, None]), -np.inf)
     return np.asarray(np.logaddexp.reduce(terms, axis=1))
 
 
 def _log_binomial(hits: Indices, throws: Indices) -> Array:
-    """log of the probability of so many heads in so many throws of a fair coin; scipy.stats is slow to import."""
+    """The log probability of `hits` heads in `throws` of a fair coin (scipy.stats.binom is slow to import)."""
     ways = gammaln(throws + 1) - gammaln(hits + 1) - gammaln(throws - hits + 1)
     return np.asarray(ways - throws * math.log(2))
 
@@ -226,27 +236,11 @@ def _all_miss(log_chance: Array, log_words: float) -> Array:
 
 
 def _log_words(length: int, rate: float, unit: Unit) -> float:
-    if length < 1 or math.isnan(rate) or rate < 0:
-        raise TheoryError(f"expected a length of at least 1 and a rate of at least 0 {unit}, got {length} and {rate}")
-    return length * rate * nats_per(unit)
+    if length < 1:
+        raise TheoryError(f"expected a length of at least 1, got {length}")
+    return length * rate_in_nats(rate, unit)
 
 
 def _code(name: str, length: int, bits: float, flip: float, error: float, noise: float, unit: Unit) -> BinaryCode:
     rate = bits * math.log(2) / nats_per(unit)
     return BinaryCode(name, length, rate, flip, error, flip_distortion(flip, noise, unit=unit), unit)
-
-
-def _perfect_shape(name: str) -> tuple[int, int]:
-    """Length and radius."""
-    family, _, number = name.partition("-")
-    length = int(number) if number.isdecimal() else 0
-    if family == "hamming" and length >= 3 and (length + 1).bit_count() == 1:
-        return length, 1
-    if name == "golay-23":
-        return 23, 3
-    raise TheoryError(f"expected hamming-N with N = 3, 7, 15, 31, … or golay-23, got {name!r}")
-
-
-def _check_noise(noise: float) -> None:
-    if not 0 <= noise <= 0.5:
-        raise TheoryError(f"expected a noise p between 0 and ½, got {noise}")

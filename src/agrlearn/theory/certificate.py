@@ -1,4 +1,4 @@
-"""How far an encoder is from the best of all: a lower bound of I(X;T) − β·I(Y;T) from a tangent plane.
+"""How far an encoder is from the optimum: a lower bound of I(X;T) − β·I(Y;T) from a tangent plane.
 
 The minimum of I(X;T) − β·I(Y;T) over all encoders is H(X) − β·H(Y) + the lower convex envelope at p_X of
 φ(q) = β·H(Wq) − H(q), W the channel x → y. A plane ⟨λ, q⟩ below φ bounds the envelope by ⟨λ, p_X⟩. Since
@@ -6,27 +6,26 @@ The minimum of I(X;T) − β·I(Y;T) over all encoders is H(X) − β·H(Y) + th
 
     min_q φ(q) − ⟨λ, q⟩ = −log max_s Z(s),    Z(s) = Σ_x exp(λ_x + β·Σ_y p(y|x) log s(y)).
 
-So every λ gives the bound ⟨λ, p_X⟩ − log max Z, and what is left is a maximum over the simplex of Y alone. A maximum
-lies in the convex hull of the laws p(·|x), since s ← Wq raises Z.
+So every λ gives the bound ⟨λ, p_X⟩ − log max Z, which takes a maximum over the simplex of Y only. The maximum lies in
+the convex hull of the laws p(·|x), since s ← Wq raises Z.
 """
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
 
+from agrlearn.theory.distributions import Array
 from agrlearn.theory.mixture import TINY, Letters, Mixture, log_evidence, log_likelihoods, log_sum
-from agrlearn.theory.tables import Array
 
 _TOLERANCE = 3e-7
-_CELLS = 200_000
-_FEW = 200  # so few are halved again at once: the calls take longer than the numbers
-_ASCENT = 40
+_MOST_CELLS = 200_000
+_FEW_CELLS = 200  # fewer are halved again at once, since the calls would take longer than the arithmetic
+_ASCENT_STEPS = 40
 
 
 @dataclass(frozen=True)
 class Bound:
-    """upper: a bound of log max Z; point: (letters of Y,) where Z was largest; proved: `upper` holds everywhere."""
+    """upper: a bound of log max Z; point: (letters of Y,) where Z is largest; proved: whether `upper` is certain."""
 
     upper: float
     point: Array
@@ -34,21 +33,21 @@ class Bound:
 
 
 def tangent_plane(letters: Letters, mixture: Mixture, beta: float) -> Array:
-    """λ of the plane that touches φ at a stationary mixture's clusters: (letters,)."""
+    """λ of the plane that touches φ at the clusters of a stationary mixture: (letters,)."""
     return np.asarray(np.log(letters.p) - log_evidence(letters, mixture, beta))
 
 
 def bound_maximum(letters: Letters, plane: Array, beta: float, point: Array) -> Bound:
     """Bound log max Z from above by branch and bound over simplices, to within 3e-7 of the maximum.
 
-    A geometric mean is at most its arithmetic one, so in a simplex with centre c
+    A geometric mean is at most the arithmetic mean, so in a simplex with centre c
 
         Π_y s(y)^{β p(y|x)} ≤ Π_y c(y)^{β p(y|x)} · (Σ_y p(y|x) s(y)/c(y))^β,
 
     with equality at c. For β ≥ 1 the right side is convex in s, so the sum over x is largest at a corner of the
-    simplex; each term at the corners' largest coordinates is a second bound. Both hold up to floating-point rounding
-    (some 1e-15·β). Where 200 000 simplices are not enough (mostly from 6 letters in both alphabets on), `upper` is
-    the largest value that was found, and `proved` is False.
+    simplex. Each term at the largest coordinates of the corners is a second bound. Both hold up to floating-point
+    rounding (about 1e-15·β). If 200 000 simplices are not enough (mostly with 6 or more letters in both alphabets),
+    `upper` is the largest value found, and `proved` is False.
 
     Args:
         plane: (letters,) λ.
@@ -56,10 +55,14 @@ def bound_maximum(letters: Letters, plane: Array, beta: float, point: Array) -> 
         point: (letters of Y,) the highest point known so far.
     """
     highest = float(log_z(letters, plane, beta, point[None])[0])
-    simplices, seen, done = _enclosing_simplex(letters)[None], 0, -np.inf
+    # A simplex around the laws: the laws themselves if they are few, else the simplex of Y, as small as possible.
+    laws = letters.laws
+    least = laws.min(axis=0)
+    simplex = laws if len(laws) <= laws.shape[1] else least + (1 - least.sum()) * np.eye(laws.shape[1])
+    simplices, seen, done = simplex[None], 0, -np.inf
     while len(simplices):
         seen += len(simplices)
-        if seen > _CELLS:
+        if seen > _MOST_CELLS:
             return Bound(highest, point, proved=False)
         centres = simplices.mean(axis=1)
         values = log_z(letters, plane, beta, centres)
@@ -69,14 +72,14 @@ def bound_maximum(letters: Letters, plane: Array, beta: float, point: Array) -> 
         is_open = bounds > highest + _TOLERANCE
         done = max(done, bounds[~is_open].max(initial=-np.inf))
         simplices = _bisect(simplices[is_open])
-        while 0 < len(simplices) < _FEW:
+        while 0 < len(simplices) < _FEW_CELLS:
             simplices = _bisect(simplices)
-    return Bound(max(done, highest), point, proved=True)
+    return Bound(float(max(done, highest)), point, proved=True)
 
 
 def ascend(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
     """Move points uphill on Z by s ← Wq, q(x) ∝ exp(λ_x)·Π_y s(y)^{β p(y|x)}: (points, letters of Y)."""
-    for _ in range(_ASCENT):
+    for _ in range(_ASCENT_STEPS):
         scores = plane[:, None] + log_likelihoods(letters, points, beta)
         q = np.exp(scores - scores.max(axis=0))
         points = (q / q.sum(axis=0)).T @ letters.laws
@@ -84,46 +87,28 @@ def ascend(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
 
 
 def log_z(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
-    """log Z at some points: (points, letters of Y) → (points,)."""
+    """log Z: (points, letters of Y) → (points,)."""
     return log_sum(plane + log_likelihoods(letters, points, beta).T)
 
 
-def _enclosing_simplex(letters: Letters) -> Array:
-    """Corners of a simplex around the laws: the laws themselves if they are few, else the simplex of Y, cut close."""
-    laws = letters.laws
-    if len(laws) <= laws.shape[1]:
-        return laws
-    least = laws.min(axis=0)
-    return least + (1 - least.sum()) * np.eye(laws.shape[1])
-
-
 def _upper_bounds(letters: Letters, plane: Array, beta: float, simplices: Array, centres: Array) -> Array:
-    """Of log Z in every simplex: (cells,)."""
+    """Upper bounds of log Z in every simplex: (cells,)."""
     scores = plane + log_likelihoods(letters, centres, beta).T
     means = (simplices / np.maximum(centres, TINY)[:, None, :]) @ letters.laws.T
     tangent = log_sum(scores[:, None, :] + beta * np.log(np.maximum(means, TINY))).max(axis=1)
-    corner = log_sum(plane + log_likelihoods(letters, simplices.max(axis=1), beta).T)
-    return np.minimum(tangent, corner)
-
-
-@functools.cache
-def _pairs(count: int) -> tuple[np.ndarray, ...]:
-    return np.triu_indices(count, 1)
+    return np.minimum(tangent, log_z(letters, plane, beta, simplices.max(axis=1)))
 
 
 def _bisect(simplices: Array) -> Array:
     """Halve every simplex at its longest edge: (cells, corners, letters of Y) → twice as many."""
-    corners = simplices.shape[1]
-    first, second = _pairs(corners)
-    if len(first) == 0:
+    if simplices.shape[1] == 1:
         return simplices[:0]
-    # Lengths in √s, the metric in which the bound's error is even up to the boundary.
+    first, second = np.triu_indices(simplices.shape[1], 1)
+    # Lengths in √s, a metric in which the error of the bound is even up to the boundary.
     roots = np.sqrt(simplices)
-    lengths = ((roots[:, first] - roots[:, second]) ** 2).sum(axis=2)
-    longest = lengths.argmax(axis=1)
-    cell = np.arange(len(simplices))
-    middle = (simplices[cell, first[longest]] + simplices[cell, second[longest]]) / 2
+    longest = ((roots[:, first] - roots[:, second]) ** 2).sum(axis=2).argmax(axis=1)
+    cells, first, second = np.arange(len(simplices)), first[longest], second[longest]
+    middle = (simplices[cells, first] + simplices[cells, second]) / 2
     left, right = simplices.copy(), simplices.copy()
-    left[cell, first[longest]] = middle
-    right[cell, second[longest]] = middle
+    left[cells, first] = right[cells, second] = middle
     return np.concatenate([left, right])

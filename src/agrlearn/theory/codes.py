@@ -1,14 +1,15 @@
-"""IB-quantization codes (f_n, g_n): groups of n letters of X become one index, and the index n letters of T."""
+"""IB-quantization codes (f_n, g_n): a word of n letters of X becomes one index, and the index n letters of T."""
 
+import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr
 
 from agrlearn.errors import TheoryError
-from agrlearn.theory.tables import Array, Unit, conditional_law, in_unit, joint_table
+from agrlearn.theory.distributions import Array, Unit, conditional_law, joint_table, nats_per
 
 Indices = NDArray[np.int64]
 
@@ -21,9 +22,9 @@ class IBCode:
 
     p_xy: (letters of X, letters of Y).
     length: n.
-    encoder: (|X|^n,) the index f_n(x^n) of every word, words in the order of `words`.
-    decoder: (indices, n) the letters t_i of g_n(index); None passes the index on in every place (t_i = index), which no
-        decoder beats, as p(y_i|index) knows more than p(y_i|t_i).
+    encoder: (|X|^n,) the index f_n(x^n) of every word, in the order of `words`.
+    decoder: (indices, n) the letters t_i of g_n(index). None passes the index on in every place (t_i = index); no
+        decoder is better, since the index determines t_i.
 
     >>> code = IBCode(np.array([[0.45, 0.05], [0.05, 0.45]]), 2, np.array([0, 0, 1, 1]))
     >>> code.rate(), round(code.distortion(), 6)
@@ -39,11 +40,9 @@ class IBCode:
         object.__setattr__(self, "p_xy", joint_table(self.p_xy))
         check_words(len(self.p_xy), self.length)
         encoder = _whole_numbers(self.encoder, "an encoder")
-        if encoder.shape != (len(self.p_xy) ** self.length,):
-            raise TheoryError(
-                f"expected an encoder with an index for each of {len(self.p_xy) ** self.length} words, got shape "
-                f"{encoder.shape}"
-            )
+        count = len(self.p_xy) ** self.length
+        if encoder.shape != (count,):
+            raise TheoryError(f"expected an encoder with an index for each of {count} words, got shape {encoder.shape}")
         object.__setattr__(self, "encoder", encoder)
         if self.decoder is not None:
             decoder = _whole_numbers(self.decoder, "a decoder")
@@ -56,34 +55,29 @@ class IBCode:
 
     @property
     def indices(self) -> int:
-        """How many indices the code has."""
+        """The number of indices."""
         return len(self.decoder) if self.decoder is not None else int(self.encoder.max()) + 1
 
     def rate(self, *, unit: Unit = "bits") -> float:
         """log(indices)/n per letter."""
-        return float(in_unit(math.log(self.indices) / self.length, unit))
+        return math.log(self.indices) / self.length / nats_per(unit)
 
     def distortion(self, *, unit: Unit = "bits") -> float:
-        """E of the mean over i of KL(p(·|x_i) ‖ p(·|t_i)), exact, with the p(y_i|t_i) that the code itself makes."""
-        return float(in_unit(self._distances().sum() / self.length, unit))
-
-    def _distances(self) -> Array:
-        """Of every place i, the part Σ p(x^n) KL(p(·|x_i) ‖ p(·|t_i)): (n,)."""
-        letters = words(len(self.p_xy), self.length)
-        law = conditional_law(self.p_xy)
-        p = word_probabilities(self.p_xy, self.length)
-        parts = np.empty(self.length)
+        """The mean over i of E KL(p(·|x_i) ‖ p(·|t_i)), exact, with the p(y_i|t_i) that follows from the code."""
+        p, laws = word_probabilities(self.p_xy, self.length), word_laws(self.p_xy, self.length)
+        total = 0.0
         for place in range(self.length):
+            law = laws[:, place]
             t = self.encoder if self.decoder is None else self.decoder[self.encoder, place]
             joint = np.zeros((int(t.max()) + 1, law.shape[1]))
-            np.add.at(joint, t, p[:, None] * law[letters[:, place]])
-            divergence = rel_entr(law[letters[:, place]], conditional_law(joint)[t]).sum(axis=1)
-            parts[place] = (p * np.where(p > 0, divergence, 0.0)).sum()
-        return parts
+            np.add.at(joint, t, p[:, None] * law)
+            divergence = rel_entr(law, conditional_law(joint)[t]).sum(axis=1)
+            total += float((p * np.where(p > 0, divergence, 0.0)).sum())
+        return total / self.length / nats_per(unit)
 
 
 def words(letters: int, length: int) -> Indices:
-    """All words x^n in the order of counting, the last place fastest: (letters^n, n).
+    """All words x^n in counting order, the last place fastest: (letters^n, n).
 
     >>> words(2, 2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -93,11 +87,7 @@ def words(letters: int, length: int) -> Indices:
 
 def word_probabilities(p_xy: Array, length: int) -> Array:
     """p(x^n) of independent letters, in the order of `words`: (letters^n,)."""
-    p = p_xy.sum(axis=1)
-    every = np.ones(1)
-    for _ in range(length):
-        every = np.multiply.outer(every, p).ravel()
-    return every
+    return functools.reduce(np.kron, [p_xy.sum(axis=1)] * length)
 
 
 def word_laws(p_xy: Array, length: int) -> Array:
@@ -106,7 +96,7 @@ def word_laws(p_xy: Array, length: int) -> Array:
 
 
 def product_code(first: IBCode, second: IBCode) -> IBCode:
-    """The code that uses one for the first places and the other for the rest; indices pass on.
+    """The code that uses `first` for the first places and `second` for the rest, and passes the index on.
 
     >>> scalar = IBCode(np.array([[0.45, 0.05], [0.05, 0.45]]), 1, np.array([0, 1]))
     >>> product_code(scalar, scalar).encoder.tolist()
@@ -123,12 +113,11 @@ def with_decoder(code: IBCode, decoder: ArrayLike | None) -> IBCode:
     >>> round(with_decoder(code, [[0], [0]]).distortion(), 6)
     0.531004
     """
-    letters = None if decoder is None else _whole_numbers(decoder, "a decoder")
-    return IBCode(code.p_xy, code.length, code.encoder, letters)
+    return replace(code, decoder=None if decoder is None else _whole_numbers(decoder, "a decoder"))
 
 
 def check_words(letters: int, length: int) -> None:
-    """Refuse lengths whose words cannot be listed."""
+    """Refuse a length with too many words to list."""
     if length < 1:
         raise TheoryError(f"expected a length n of at least 1, got {length}")
     if length * math.log(letters) > math.log(_MOST_WORDS):

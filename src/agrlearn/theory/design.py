@@ -1,6 +1,6 @@
 """The design of IB-quantization codes, and how their distortion falls with their length.
 
-For a given encoder the best decoder passes the index on, so designing a code is clustering the vectors
+For a given encoder the best decoder passes the index on, so designing a code means clustering the vectors
 (p(·|x_1), …, p(·|x_n)) of all words under KL.
 """
 
@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike
 
 from agrlearn.errors import TheoryError
 from agrlearn.theory.clustering import cluster_by_exchange, cluster_exactly
-from agrlearn.theory.codes import IBCode, Indices, check_words, product_code, word_laws, word_probabilities, words
+from agrlearn.theory.codes import IBCode, Indices, check_words, product_code, word_laws, word_probabilities
 from agrlearn.theory.curve import distortion_ibq
-from agrlearn.theory.tables import Array, Unit, conditional_law, joint_table, nats_per
+from agrlearn.theory.distributions import Array, Unit, joint_table, rate_in_nats
 
 Method = Literal["auto", "exact", "exchange"]
 
 EXACT_WORDS = 16
-"""Up to so many words the exact search runs; its time grows as 3^words."""
+"""The most words for which the search is exact; its time grows as 3^words."""
 
 _MOST_WORK = 20_000_000
 _EFFORT = 40_000
@@ -29,10 +29,13 @@ _EFFORT = 40_000
 
 @dataclass(frozen=True)
 class OperationalCurve:
-    """Codes of one rate and growing length, with what they are to be compared with; all in `unit`.
+    """Codes of one rate and growing length, and what to compare them with, all in `unit`.
 
-    rate: R. codes: one per length. distortions: theirs. time_sharing: the distortion at rate R of using the best two
-    scalar codes in turns. limit: R_IBQ's distortion at R, which no code beats.
+    rate: R.
+    codes: one per length.
+    distortions: of the codes.
+    time_sharing: the least distortion at rate R of alternating between two scalar codes.
+    limit: the distortion of R_IBQ at R, which no code beats.
     """
 
     rate: float
@@ -48,21 +51,21 @@ def design_code(
 ) -> IBCode:
     """The best code of a length and a rate: exact for up to 16 words x^n, else by exchange from many starts.
 
-    Codes of multiples of a length are never worse than those of the length itself, since the search starts from their
-    products.
+    A code of a multiple of a length is never worse than the code of that length, since the search starts from products
+    of shorter codes.
 
     Args:
         p_xy: (letters of X, letters of Y).
         rate: R; the code has ⌊2^{nR}⌋ indices (R in bits), at most one per word.
         length: n.
-        method: "exact", "exchange", or "auto": exact where it can be.
+        method: "exact", "exchange", or "auto": exact if possible.
 
     >>> p = np.array([0.95, 0.5, 0.05])
     >>> round(design_code(np.stack([p, 1 - p], axis=1) / 3, rate=1.0, length=2).distortion(), 6)
     0.13005
     """
     joint = joint_table(p_xy)
-    nats = _checked_rate(rate, unit)
+    nats = rate_in_nats(rate, unit)
     if method not in ("auto", "exact", "exchange"):
         raise TheoryError(f"expected method='auto', 'exact' or 'exchange', got {method!r}")
     return _design(joint, nats, length, method, seed, {})
@@ -71,7 +74,7 @@ def design_code(
 def operational_curve(
     p_xy: ArrayLike, rate: float, n: int | Sequence[int] = 4, *, seed: int = 0, unit: Unit = "bits"
 ) -> OperationalCurve:
-    """The best codes found of lengths n at one rate, beside time-sharing of scalar codes and the limit R_IBQ.
+    """The best codes found of lengths n at one rate, with time-sharing of scalar codes and the limit R_IBQ.
 
     Args:
         p_xy: (letters of X, letters of Y).
@@ -84,12 +87,12 @@ def operational_curve(
     ([0.1369, 0.13005], 0.100182)
     """
     joint = joint_table(p_xy)
-    nats = _checked_rate(rate, unit)
+    nats = rate_in_nats(rate, unit)
     lengths = range(1, int(n) + 1) if isinstance(n, int | np.integer) else n
     if not lengths:
         raise TheoryError(f"expected at least one length, got n={n}")
     for length in lengths:
-        _check_work(joint, nats, length)
+        _count_indices(joint, nats, length)
     known: dict[int, IBCode] = {}
     codes = tuple(_design(joint, nats, length, "auto", seed, known) for length in lengths)
     return OperationalCurve(
@@ -103,14 +106,13 @@ def operational_curve(
 
 
 def time_sharing_distortion(p_xy: ArrayLike, rate: float, *, unit: Unit = "bits") -> float:
-    """The least distortion at a rate of using two scalar codes in turns (one code where that is best).
+    """The least distortion at a rate of alternating between two scalar codes, or of one code if that is best.
 
     >>> round(time_sharing_distortion([[0.45, 0.05], [0.05, 0.45]], 0.5), 6)
     0.265502
     """
-    joint = joint_table(p_xy)
-    nats = _checked_rate(rate, unit)
-    points = [(code.rate(unit="nats"), code.distortion(unit=unit)) for code in scalar_codes(joint)]
+    nats = rate_in_nats(rate, unit)
+    points = [(code.rate(unit="nats"), code.distortion(unit=unit)) for code in scalar_codes(p_xy)]
     shared = [
         low + (high - low) * (nats - start) / (end - start)
         for start, low in points
@@ -131,12 +133,12 @@ def scalar_codes(p_xy: ArrayLike) -> tuple[IBCode, ...]:
 
 
 def small_alphabet_decoder(code: IBCode, letters: int) -> Indices:
-    """The decoder for an alphabet of T that is too small for the index: alike p(y_i|index) share a letter t_i.
+    """The decoder for an alphabet of T that is smaller than the number of indices: similar p(y_i|index) share a letter.
 
     Args:
         letters: |T|.
     Returns:
-        (indices, n), to be used by `with_decoder`.
+        (indices, n), for `with_decoder`.
 
     >>> code = design_code([[0.45, 0.05], [0.05, 0.45]], rate=1.0, length=2)
     >>> small_alphabet_decoder(code, 2).shape
@@ -144,66 +146,56 @@ def small_alphabet_decoder(code: IBCode, letters: int) -> Indices:
     """
     if letters < 1:
         raise TheoryError(f"expected an alphabet of T of at least 1 letter, got {letters}")
-    law = conditional_law(code.p_xy)[words(len(code.p_xy), code.length)]
-    p = word_probabilities(code.p_xy, code.length)
-    joint = np.zeros((code.indices, *law.shape[1:]))
-    np.add.at(joint, code.encoder, p[:, None, None] * law)
-    places = [
-        _cluster(each.sum(axis=1), conditional_law(each)[:, None], min(letters, code.indices), [], "auto", 0)
-        for each in joint.transpose(1, 0, 2)
-    ]
+    words = _words_as_points(code.p_xy, code.length)
+    points = np.zeros((code.indices, *words.shape[1:]))
+    np.add.at(points, code.encoder, words)
+    places = [_cluster(points[:, [place]], letters, [], "auto", 0) for place in range(code.length)]
     return np.stack(places, axis=1)
 
 
 def _design(joint: Array, nats: float, length: int, method: Method, seed: int, known: dict[int, IBCode]) -> IBCode:
     """`design_code` after its checks; `known` keeps the codes of shorter lengths."""
     if length not in known:
-        _check_work(joint, nats, length)
-        count = len(joint) ** length
-        shorter = [
-            product_code(*(_design(joint, nats, part, "auto", seed, known) for part in (first, length - first)))
-            for first in range(1, length // 2 + 1)
-            if count > EXACT_WORDS or method == "exchange"
+        indices = _count_indices(joint, nats, length)
+        is_exact = len(joint) ** length <= EXACT_WORDS and method != "exchange"
+        starts = [
+            product_code(*(_design(joint, nats, part, "auto", seed, known) for part in (first, length - first))).encoder
+            for first in (() if is_exact else range(1, length // 2 + 1))
         ]
-        p, laws = word_probabilities(joint, length), word_laws(joint, length)
-        labels = _cluster(p, laws, _indices(joint, nats, length), [code.encoder for code in shorter], method, seed)
+        labels = _cluster(_words_as_points(joint, length), indices, starts, method, seed)
         known[length] = IBCode(joint, length, labels)
     return known[length]
 
 
-def _cluster(p: Array, laws: Array, clusters: int, starts: list[Indices], method: Method, seed: int) -> Indices:
-    if clusters >= len(p):
-        return np.arange(len(p))
-    if method == "exact" and len(p) > EXACT_WORDS:
+def _words_as_points(joint: Array, length: int) -> Array:
+    """Every word's probability times its laws: (words, n, letters of Y)."""
+    return word_probabilities(joint, length)[:, None, None] * word_laws(joint, length)
+
+
+def _cluster(points: Array, clusters: int, starts: list[Indices], method: Method, seed: int) -> Indices:
+    if clusters >= len(points):
+        return np.arange(len(points))
+    if method == "exact" and len(points) > EXACT_WORDS:
         raise TheoryError(
-            f"expected at most {EXACT_WORDS} words for an exact search, got {len(p)}, which would not end; use "
-            'method="exchange" or a smaller n'
+            f"expected at most {EXACT_WORDS} words for an exact search, got {len(points)}, which would take too long; "
+            'use method="exchange" or a smaller n'
         )
-    if method != "exchange" and len(p) <= EXACT_WORDS:
-        return cluster_exactly(p, laws, clusters)
-    tries = min(10 * len(p), max(5, round(_EFFORT / math.sqrt(laws.size * clusters))))
-    return cluster_by_exchange(p, laws, clusters, starts, np.random.default_rng(seed), tries=tries)
+    if method != "exchange" and len(points) <= EXACT_WORDS:
+        return cluster_exactly(points, clusters)
+    tries = min(10 * len(points), max(5, round(_EFFORT / math.sqrt(points.size * clusters))))
+    return cluster_by_exchange(points, clusters, starts, np.random.default_rng(seed), tries)
 
 
-def _indices(joint: Array, nats: float, length: int) -> int:
-    """⌊e^{nR}⌋, at most one per word; rates such as log 3 must give 3 in spite of rounding."""
-    count = len(joint) ** length
-    return count if length * nats >= math.log(count) else math.floor(math.exp(length * nats) * (1 + 1e-12))
-
-
-def _check_work(joint: Array, nats: float, length: int) -> None:
-    """Refuse searches that would not end."""
+def _count_indices(joint: Array, nats: float, length: int) -> int:
+    """⌊e^{nR}⌋, at most one per word; refuses a search that would take too long."""
     check_words(len(joint), length)
-    work = len(joint) ** length * _indices(joint, nats, length) * length * joint.shape[1]
+    words = len(joint) ** length
+    # The factor makes rates such as log 3 give 3 in spite of rounding.
+    indices = words if length * nats >= math.log(words) else math.floor(math.exp(length * nats) * (1 + 1e-12))
+    work = words * indices * length * joint.shape[1]
     if work > _MOST_WORK:
         raise TheoryError(
             f"expected words times indices times n times |Y| of at most {_MOST_WORK}, got {work} for n = {length}; "
             "choose a smaller n or rate"
         )
-
-
-def _checked_rate(rate: float, unit: Unit) -> float:
-    """The rate in nats."""
-    if math.isnan(rate) or math.isinf(rate) or rate < 0:
-        raise TheoryError(f"expected a rate of at least 0 {unit} per letter, got {rate}")
-    return rate * nats_per(unit)
+    return indices

@@ -1,31 +1,23 @@
-"""The paper's theorems as functions that return both sides, so that anyone can try them on a table."""
+"""The paper's theorems as functions that return both sides, so that you can try them on any table."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import xlogy
+from scipy.special import entr, rel_entr, xlogy
 
 from agrlearn.errors import TheoryError
-from agrlearn.theory.codes import check_words, words
+from agrlearn.theory.codes import check_words, word_probabilities, words
 from agrlearn.theory.curve import rate_ibl, rate_ibq
-from agrlearn.theory.information import (
-    encoder_information,
-    entropy,
-    information_nats,
-    mean_ib_distortion,
-    mutual_information,
-)
-from agrlearn.theory.tables import (
-    Array,
+from agrlearn.theory.distributions import (
     Unit,
     bottleneck_joint,
     conditional_law,
-    decoder_table,
-    encoder_table,
-    in_unit,
+    conditional_table,
     joint_table,
+    nats_per,
 )
+from agrlearn.theory.measures import entropy, information_nats, mean_ib_distortion, mutual_information
 
 
 @dataclass(frozen=True)
@@ -53,15 +45,14 @@ def distortion_is_lost_information(p_xy: ArrayLike, encoder: ArrayLike, *, unit:
     >>> distortion_is_lost_information([[0.45, 0.05], [0.05, 0.45]], [[1, 0], [0.5, 0.5]]).holds()
     True
     """
-    _, relevance = encoder_information(p_xy, encoder, unit=unit)
-    lost = mutual_information(p_xy, unit=unit) - relevance
+    lost = mutual_information(p_xy, unit=unit) - information_nats(bottleneck_joint(p_xy, encoder)) / nats_per(unit)
     return Sides(mean_ib_distortion(p_xy, encoder, unit=unit), "=", lost, unit)
 
 
 def learning_is_quantization(p_xy: ArrayLike, relevance: float, *, unit: Unit = "bits") -> Sides:
     """Theorem 2: R_IBL(A) = R_IBQ(I(X;Y) − A).
 
-    The left side is found by its constraint on I(Y;T), the right one by its own on E d_IB.
+    The left side is found by its constraint on I(Y;T), the right side by its constraint on E d_IB.
 
     >>> learning_is_quantization([[0.45, 0.05], [0.05, 0.45]], 0.3).holds(1e-6)
     True
@@ -74,25 +65,19 @@ def variational_bound(p_xy: ArrayLike, encoder: ArrayLike, decoder: ArrayLike, *
     """Theorem 3: I(Y;T) ≥ H(Y) + E log q(Y|T), with equality exactly at q = p(Y|T).
 
     Args:
-        decoder: (letters of T, letters of Y), q(y|t); minus infinity on the right where it excludes what happens.
+        decoder: (letters of T, letters of Y), q(y|t). If it excludes a pair that occurs, the right side is −∞.
 
     >>> variational_bound([[0.5, 0.0], [0.0, 0.5]], [[1, 0], [0, 1]], [[0.9, 0.1], [0.1, 0.9]]).holds()
     True
     """
-    joint = joint_table(p_xy)
-    p_ty = bottleneck_joint(joint, encoder)
-    q = decoder_table(decoder, len(p_ty))
-    with np.errstate(divide="ignore"):
-        explained = (p_ty * np.where(p_ty > 0, np.log(q), 0.0)).sum()
-    right = entropy(joint.sum(axis=0), unit=unit) + float(in_unit(explained, unit))
-    return Sides(encoder_information(joint, encoder, unit=unit)[1], "≥", right, unit)
+    p_ty = bottleneck_joint(p_xy, encoder)
+    expected_log = xlogy(p_ty, conditional_table(decoder, len(p_ty), "a decoder q(y|t)")).sum() / nats_per(unit)
+    right = entropy(p_ty.sum(axis=0), unit=unit) + float(expected_log)
+    return Sides(information_nats(p_ty) / nats_per(unit), "≥", right, unit)
 
 
 def rate_is_convex(p_xy: ArrayLike, first: float, second: float, share: float, *, unit: Unit = "bits") -> Sides:
-    """Lemma 1: R(λD₁ + (1−λ)D₂) ≤ λR(D₁) + (1−λ)R(D₂).
-
-    Args:
-        first, second: D₁ and D₂. share: λ.
+    """Lemma 1: R(λD₁ + (1−λ)D₂) ≤ λR(D₁) + (1−λ)R(D₂), where D₁ is `first`, D₂ is `second` and λ is `share`.
 
     >>> rate_is_convex([[0.45, 0.05], [0.05, 0.45]], 0.1, 0.4, 0.5).holds(1e-6)
     True
@@ -105,7 +90,7 @@ def rate_is_convex(p_xy: ArrayLike, first: float, second: float, share: float, *
 
 
 def rate_between_its_ends(p_xy: ArrayLike, relevance: float, *, unit: Unit = "bits") -> tuple[Sides, Sides]:
-    """A ≤ R_IBL(A) ≤ A·H(S)/I(X;Y): data processing below, time-sharing of nothing and everything above.
+    """A ≤ R_IBL(A) ≤ A·H(S)/I(X;Y), by data processing and by time-sharing between nothing and everything.
 
     S is X up to letters of equal p(y|x), so H(S) ≤ H(X) is R_IBL(I(X;Y)).
 
@@ -114,17 +99,17 @@ def rate_between_its_ends(p_xy: ArrayLike, relevance: float, *, unit: Unit = "bi
     """
     rate = rate_ibl(p_xy, relevance, unit=unit)
     everything = mutual_information(p_xy, unit=unit)
-    ends = rate_ibl(p_xy, everything, unit=unit)
-    above = relevance * ends / everything if everything > 0 else 0.0
+    above = relevance * rate_ibl(p_xy, everything, unit=unit) / everything if everything > 0 else 0.0
     return Sides(rate, "≥", relevance, unit), Sides(rate, "≤", above, unit)
 
 
 @dataclass(frozen=True)
 class GroupLoss:
-    """What n softmax heads over one bottleneck can reach, in `unit`.
+    """The least loss of n softmax heads over one bottleneck, in `unit`.
 
-    loss: min ℓ⁽ⁿ⁾ = Σ_i H(Y_i|Tⁿ), the best of factorised heads. joint: H(Yⁿ|Tⁿ) = n·H(Y) − I(Yⁿ;Tⁿ), which the paper
-    writes for it. gap: the conditional total correlation of Y_1, …, Y_n given Tⁿ, found on its own as a mean KL.
+    loss: min ℓ⁽ⁿ⁾ = Σ_i H(Y_i|Tⁿ), the least for factorised heads.
+    joint: H(Yⁿ|Tⁿ) = n·H(Y) − I(Yⁿ;Tⁿ), which the paper gives for it.
+    gap: the conditional total correlation of Y_1, …, Y_n given Tⁿ, computed independently as a mean KL.
     """
 
     loss: float
@@ -134,7 +119,7 @@ class GroupLoss:
 
 
 def best_group_loss(p_xy: ArrayLike, encoder: ArrayLike, fold: int, *, unit: Unit = "bits") -> GroupLoss:
-    """The least cross-entropy of factorised heads on a bottleneck of `fold` objects, and what it exceeds.
+    """The least cross-entropy of factorised heads on a bottleneck of `fold` objects, and its distance from joint heads.
 
     Args:
         p_xy: (letters of X, letters of Y).
@@ -145,27 +130,30 @@ def best_group_loss(p_xy: ArrayLike, encoder: ArrayLike, fold: int, *, unit: Uni
     GroupLoss(loss=2.0, joint=1.0, gap=1.0, unit='bits')
     """
     joint = joint_table(p_xy)
-    p_ty = _group_joint(joint, encoder, fold)
-    places = p_ty.reshape(len(p_ty), *[joint.shape[1]] * fold)
-    heads = [places.sum(axis=tuple(axis for axis in range(1, fold + 1) if axis != place + 1)) for place in range(fold)]
-    loss = sum(_conditional_entropy(head) for head in heads)
-    product = np.ones((len(p_ty), 1))
-    for head in heads:
-        product = (product[:, :, None] * conditional_law(head)[:, None, :]).reshape(len(p_ty), -1)
-    observed = p_ty > 0
-    ratio = np.where(observed, conditional_law(p_ty), 1.0) / np.where(observed, product, 1.0)
-    gap = float((p_ty * np.log(ratio)).sum())
+    check_words(joint.size, fold)
+    p_words = joint
+    for _ in range(fold - 1):
+        p_words = np.asarray(np.kron(p_words, joint), dtype=np.float64)
+    p_ty = conditional_table(encoder, len(p_words)).T @ p_words
+    p_t = p_ty.sum(axis=1)
+    labels = p_ty.reshape(len(p_t), *[joint.shape[1]] * fold)
+    loss, product = 0.0, p_t[:, None]
+    for place in range(1, fold + 1):
+        head = labels.sum(axis=tuple(axis for axis in range(1, fold + 1) if axis != place))  # p(tⁿ, y_i)
+        loss += entr(head).sum() - entr(p_t).sum()
+        product = (product[:, :, None] * conditional_law(head)[:, None, :]).reshape(len(p_t), -1)
     joint_loss = fold * entropy(joint.sum(axis=0), unit="nats") - information_nats(p_ty)
-    loss, joint_loss, gap = (float(in_unit(value, unit)) for value in (loss, joint_loss, gap))
+    in_nats = (loss, joint_loss, rel_entr(p_ty, product).sum())
+    loss, joint_loss, gap = (float(value / nats_per(unit)) for value in in_nats)
     return GroupLoss(loss, joint_loss, gap, unit)
 
 
 def group_rate(p_xy: ArrayLike, encoder: ArrayLike, decoder: ArrayLike, *, unit: Unit = "bits") -> Sides:
-    """I(Xⁿ;Tⁿ) ≥ Σ_i I(X_i;T_i) for independent X_i, the converse's middle step.
+    """I(Xⁿ;Tⁿ) ≥ Σ_i I(X_i;T_i) for independent X_i, the middle step of the converse.
 
     Args:
         encoder: (|X|^n, indices) p(index|xⁿ), words in the order of `words`.
-        decoder: (indices, n) the letters t_i that an index stands for.
+        decoder: (indices, n) the letters t_i of every index.
 
     >>> group_rate([[0.5, 0.0], [0.0, 0.5]], np.eye(2)[[0, 1, 1, 0]], [[0, 0], [1, 1]])
     Sides(left=1.0, relation='≥', right=0.0, unit='bits')
@@ -176,30 +164,15 @@ def group_rate(p_xy: ArrayLike, encoder: ArrayLike, decoder: ArrayLike, *, unit:
         raise TheoryError(f"expected a decoder of shape (indices, n), got {letters.shape}")
     n = letters.shape[1]
     check_words(len(joint), n)
-    places = words(len(joint), n)
-    rows = encoder_table(encoder, len(places))
-    p_xt = joint.sum(axis=1)[places].prod(axis=1)[:, None] * rows
-    parts = 0.0
-    for place in range(n):
-        pairs = np.zeros((len(joint), int(letters.max()) + 1))
-        np.add.at(pairs, (places[:, place][:, None], letters[:, place][None]), p_xt)
-        parts += information_nats(pairs)
-    _, same = np.unique(letters, axis=0, return_inverse=True)
-    merged = np.zeros((int(same.max()) + 1, len(p_xt)))
-    np.add.at(merged, same.ravel(), p_xt.T)
-    return Sides(float(in_unit(information_nats(merged.T), unit)), "≥", float(in_unit(parts, unit)), unit)
+    p_index = word_probabilities(joint, n)[:, None] * conditional_table(encoder, len(joint) ** n)
+    _, same_word = np.unique(letters, axis=0, return_inverse=True)
+    whole = information_nats(p_index @ _one_hot(same_word.ravel()))
+    x_words = words(len(joint), n)
+    places = (_one_hot(x_words[:, i]).T @ p_index @ _one_hot(letters[:, i]) for i in range(n))
+    parts = sum(information_nats(p_xt) for p_xt in places)
+    return Sides(whole / nats_per(unit), "≥", parts / nats_per(unit), unit)
 
 
-def _group_joint(joint: Array, encoder: ArrayLike, fold: int) -> Array:
-    """p(tⁿ, yⁿ): (letters of Tⁿ, |Y|^fold)."""
-    check_words(joint.size, fold)
-    together: Array = np.ones((1, 1))
-    for _ in range(fold):
-        together = np.asarray(np.kron(together, joint), dtype=np.float64)
-    return encoder_table(encoder, len(together)).T @ together
-
-
-def _conditional_entropy(joint: Array) -> float:
-    """H(column|row), in nats."""
-    rows = joint.sum(axis=1)
-    return float(xlogy(rows, rows).sum() - xlogy(joint, joint).sum())
+def _one_hot(values: np.ndarray) -> np.ndarray:
+    """(length,) → (length, values), a 1 for each value."""
+    return np.eye(int(values.max()) + 1)[values]

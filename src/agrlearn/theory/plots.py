@@ -1,4 +1,4 @@
-"""Pictures of curves and codes, as files; matplotlib is imported when one is drawn."""
+"""Plots of curves and codes, written to files; matplotlib is imported only when a plot is drawn."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +9,8 @@ import numpy as np
 from agrlearn.errors import TheoryError
 from agrlearn.theory.binary import BinaryCode
 from agrlearn.theory.design import OperationalCurve
+from agrlearn.theory.distributions import Array
 from agrlearn.theory.learning import Bottleneck
-from agrlearn.theory.tables import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,32 +20,28 @@ _INK, _LIMIT, _SHARING, _CODES = "#333333", "#0b6e4f", "#9a9a9a", "#c8553d"
 
 
 def draw_curve(curve: Sequence[Bottleneck], path: Path, title: str) -> None:
-    """The bottleneck curve: I(Y;T) over I(X;T), and what no encoder reaches above it."""
-    figure, (axes,) = _page(title, 1, 1, (6.4, 4.4))
+    """The bottleneck curve: I(Y;T) over I(X;T), with the region above it that no encoder reaches."""
+    figure, (axes,) = _create(title, 1, 1, (6.4, 4.4))
     rates, relevances = [each.rate for each in curve], [each.relevance for each in curve]
     axes.plot(rates, relevances, color=_LIMIT, marker="o", markersize=3.5)
-    top = max(relevances) * 1.12 or 1.0
-    fine = np.linspace(0, max(rates) or 1.0, 500)
+    top, right = max(relevances) * 1.12 or 1.0, max(rates) or 1.0
+    fine = np.linspace(0, right, 500)
     axes.fill_between(fine, _ceiling(curve, fine), top, color=_LIMIT, alpha=0.08, linewidth=0)
     axes.text(0.03, 0.93, "no encoder reaches this", color=_LIMIT, transform=axes.transAxes)
-    axes.set(xlabel=f"I(X;T), {curve[0].unit}", ylabel=f"I(Y;T), {curve[0].unit}", ylim=(0, top))
-    axes.set_xlim(0, max(rates) or 1.0)
+    unit = curve[0].unit
+    axes.set(xlabel=f"I(X;T), {unit}", ylabel=f"I(Y;T), {unit}", xlim=(0, right), ylim=(0, top))
     _write(figure, path)
 
 
 def draw_codes(
-    curve: Sequence[Bottleneck],
-    scalar: Sequence[tuple[float, float]],
-    codes: OperationalCurve,
-    path: Path,
-    title: str,
+    curve: Sequence[Bottleneck], scalar: Sequence[tuple[float, float]], codes: OperationalCurve, path: Path, title: str
 ) -> None:
-    """Codes of one rate that fall from time-sharing towards the limit R_IBQ, in the plane and by their length.
+    """Codes of one rate between time-sharing and the limit R_IBQ: distortion over rate, and over length.
 
     Args:
         scalar: rate and distortion of the scalar codes that time-sharing connects.
     """
-    figure, (plane, lengths) = _page(title, 1, 2, (8.8, 4.0))
+    figure, (plane, lengths) = _create(title, 1, 2, (8.8, 4.0))
     plane.plot([each.rate for each in curve], [each.distortion for each in curve], color=_LIMIT)
     plane.plot(*zip(*scalar, strict=True), color=_SHARING, linestyle="--", marker="s", markersize=4)
     rates = [code.rate(unit=codes.unit) for code in codes.codes]
@@ -72,28 +68,21 @@ def draw_binary(
     """Codes for the binary symmetric source by length, and how often joint-typicality encoding fails.
 
     Args:
-        codes: each with the share of the way from time-sharing to the limit that it goes at its own rate.
-        random: length and that share for the mean over random codebooks.
-        failures: for each named ε, length and probability of failure.
+        codes: each with its share of the gain from time-sharing to the limit, at its own rate.
+        random: length and share of the gain, the mean over random codebooks.
+        failures: length and probability of failure, for each named ε.
     """
-    figure, (axes, lower) = _page(f"Binary symmetric source, noise {noise:g}", 2, 1, (6.4, 6.4))
+    figure, (axes, lower) = _create(f"Binary symmetric source, noise {noise:g}", 2, 1, (6.4, 6.4))
     axes.axhline(1, color=_LIMIT)
     axes.axhline(0, color=_SHARING, linestyle="--")
     axes.text(2, 1.04, "limit", color=_LIMIT, fontsize=9)
     axes.text(2, 0.04, "time-sharing", color=_SHARING, fontsize=9)
     axes.plot(*zip(*random, strict=True), color=_INK, linewidth=1.2, label="random codebook (mean), rate ½")
     for number, (code, share) in enumerate(codes):
-        axes.plot(code.length, share, "o", color=_CODES, markersize=5)
-        above = number % 2 == 0
-        axes.annotate(
-            code.name,
-            (code.length, share),
-            xytext=(0, 6 if above else -6),
-            textcoords="offset points",
-            fontsize=8,
-            ha="center",
-            va="bottom" if above else "top",
-        )
+        point = (code.length, share)
+        offset, side = (6, "bottom") if number % 2 == 0 else (-6, "top")
+        axes.plot(*point, "o", color=_CODES, markersize=5)
+        axes.annotate(code.name, point, (0, offset), textcoords="offset points", fontsize=8, ha="center", va=side)
     axes.set(xscale="log", xlim=(1.8, 4500), ylim=(-0.85, 1.18), ylabel="share of the possible gain")
     axes.legend(frameon=False, loc="lower right")
     for (name, points), style in zip(failures.items(), ("-", "--", ":", "-."), strict=False):
@@ -104,10 +93,10 @@ def draw_binary(
 
 
 def _ceiling(curve: Sequence[Bottleneck], rates: Array) -> Array:
-    """What I(Y;T) of no encoder exceeds at these rates: (rates,).
+    """An upper bound of I(Y;T) at these rates: (rates,).
 
-    The curve is concave, so it lies above the chords between solutions, and below their tangents: by a solution's gap,
-    I(X;T) − β·I(Y;T) of every encoder is at least rate − β·relevance − gap. I(Y;T) is also at most I(X;T) and I(X;Y).
+    The curve is concave, so it lies above the chords between solutions and below their tangents: I(X;T) − β·I(Y;T) of
+    every encoder is at least rate − β·relevance − gap of a solution. I(Y;T) is also at most I(X;T) and I(X;Y).
     """
     most = np.minimum(rates, curve[0].relevance + curve[0].distortion)
     for each in curve:
@@ -116,7 +105,7 @@ def _ceiling(curve: Sequence[Bottleneck], rates: Array) -> Array:
     return most
 
 
-def _page(title: str, rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
+def _create(title: str, rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")

@@ -1,11 +1,11 @@
-"""Sources to try things on: joint tables p(x, y) by name, and from a file."""
+"""Where joint tables p(x, y) come from: examples by name, or a file."""
 
 from pathlib import Path
 
 import numpy as np
 
 from agrlearn.errors import TheoryError
-from agrlearn.theory.tables import Array, joint_table
+from agrlearn.theory.distributions import Array, joint_table
 
 
 def binary_symmetric(noise: float = 0.1) -> Array:
@@ -22,9 +22,8 @@ def binary_symmetric(noise: float = 0.1) -> Array:
 
 def four_letters() -> Array:
     """p(x) = (.4, .3, .2, .1) and p(y=1|x) = (.05, .35, .65, .95): a rare cluster pays before small changes do."""
-    p = np.array([0.4, 0.3, 0.2, 0.1])
     one = np.array([0.05, 0.35, 0.65, 0.95])
-    return p[:, None] * np.stack([1 - one, one], axis=1)
+    return np.array([[0.4], [0.3], [0.2], [0.1]]) * np.stack([1 - one, one], axis=1)
 
 
 def three_letters() -> Array:
@@ -38,19 +37,19 @@ SOURCES = {"binary-symmetric": binary_symmetric, "four-letters": four_letters, "
 
 
 def read_table(path: Path, *, normalize: bool = False) -> Array:
-    """p(x, y) from a CSV file of numbers, one row per letter of X, without a header.
+    """Read p(x, y) from a CSV file of numbers, one row per letter of X, without a header.
 
     Args:
         normalize: divide by the sum first, as for counts.
     """
     if path.exists() and not path.is_file():
-        raise TheoryError(f"{path} is not a file; expected a table of comma-separated numbers")
+        raise TheoryError(f"expected a CSV file of numbers, got {path}, which is not a file")
     try:
         with path.open() as file:
             table = np.loadtxt(file, delimiter=",", ndmin=2)
     except ValueError as error:
         raise TheoryError(
-            f"expected rows of comma-separated numbers without a header in {path}, got something else ({error}); give "
-            "one row per letter of X, one column per letter of Y"
+            f"expected rows of comma-separated numbers without a header in {path}; give one row per letter of X and "
+            f"one column per letter of Y ({error})"
         ) from None
     return joint_table(table, normalize=normalize)

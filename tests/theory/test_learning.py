@@ -12,7 +12,7 @@ from scipy.special import xlogy
 
 from agrlearn import theory
 from agrlearn.errors import TheoryError
-from tests.theory.tables import joints, random_encoder
+from tests.theory.random_tables import joints, random_encoder
 
 
 def lagrangian(point):

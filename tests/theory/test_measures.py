@@ -1,4 +1,4 @@
-"""Information on tables: against naive sums, in both units, with zeros."""
+"""Information measures on tables: against naive sums, in both units, with zeros."""
 
 import math
 
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agrlearn import theory
-from agrlearn.errors import TheoryError
-from tests.theory.tables import joints, random_encoder
+from tests.theory.random_tables import joints, random_encoder
 
 
 def naive_information(joint):
@@ -70,53 +69,3 @@ def test_a_letter_of_probability_0_changes_nothing():
     assert kept.rate == pytest.approx(left.rate, abs=1e-12)
     assert kept.encoder.shape[0] == 3
     np.testing.assert_allclose(kept.encoder.sum(axis=1), 1)
-
-
-BAD_TABLES = {
-    "negative": ([[0.5, -0.1], [0.3, 0.3]], "negative"),
-    "not a distribution": ([[0.5, 0.1], [0.3, 0.3]], "normalize=True"),
-    "almost a distribution": ([[0.5, 0.1], [0.2, 0.2 + 1e-8]], "normalize=True"),
-    "NaN": ([[0.5, math.nan], [0.3, 0.2]], "NaN"),
-    "infinite": ([[0.5, math.inf], [0.3, 0.2]], "infinity"),
-    "one row": ([[0.5, 0.5]], "at least 2 rows"),
-    "one column": ([[0.5], [0.5]], "2 columns"),
-    "a vector": ([0.5, 0.5], "at least 2 rows"),
-    "empty": ([], "at least 2 rows"),
-    "words": ([["a", "b"], ["c", "d"]], "numbers"),
-    "ragged": ([[0.5], [0.3, 0.2]], "equal length"),
-}
-
-
-@pytest.mark.parametrize("bad", BAD_TABLES)
-def test_what_is_no_table_is_refused_with_a_sentence(bad):
-    table, sentence = BAD_TABLES[bad]
-    for function in (
-        theory.joint_table,
-        theory.mutual_information,
-        lambda p: theory.bottleneck(p, 2.0),
-        theory.bottleneck_curve,
-        lambda p: theory.rate_ibl(p, 0.1),
-        lambda p: theory.design_code(p, 1.0),
-        lambda p: theory.operational_curve(p, 1.0),
-    ):
-        with pytest.raises(TheoryError, match=sentence):
-            function(table)
-
-
-def test_counts_are_normalized_on_request():
-    np.testing.assert_allclose(theory.joint_table([[2, 1], [0, 1]], normalize=True), [[0.5, 0.25], [0, 0.25]])
-    with pytest.raises(TheoryError, match="only zeros"):
-        theory.joint_table([[0, 0], [0, 0]], normalize=True)
-
-
-def test_other_bad_input_is_refused():
-    with pytest.raises(TheoryError, match="unit='bits' or unit='nats'"):
-        theory.entropy([0.5, 0.5], unit="bans")
-    with pytest.raises(TheoryError, match="rows sum to 1"):
-        theory.encoder_information([[0.5, 0.0], [0.0, 0.5]], [[0.5, 0.4], [0.5, 0.5]])
-    with pytest.raises(TheoryError, match="with 2 rows"):
-        theory.encoder_information([[0.5, 0.0], [0.0, 0.5]], [[0.5, 0.5]])
-    with pytest.raises(TheoryError, match="sums to 1"):
-        theory.entropy([0.5, 0.6])
-    with pytest.raises(TheoryError, match="one vector"):
-        theory.entropy([[0.5, 0.5]])
