@@ -83,7 +83,7 @@ def test_the_parts_are_found_however_they_are_written_and_what_stands_beside_the
     write_images(tmp_path / "validation", count=1)
     source = open_source(str(tmp_path), image_size=8)
     assert (source.class_names, len(source.test.objects)) == (("cat", "dog"), 4)
-    assert source.remarks == (f"beside {train} and {test}, validation is not read",)
+    assert source.remarks == (f"only {train} and {test} are read, not validation",)
 
 
 def test_half_of_train_and_test_is_no_class_but_a_class_may_be_called_train(tmp_path):
@@ -126,10 +126,10 @@ def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path):
 def test_an_empty_class_and_an_empty_folder_get_a_sentence(tmp_path):
     write_images(tmp_path / "pets", count=2)
     (tmp_path / "pets" / "eel").mkdir()
-    with pytest.raises(DataError, match="eel holds no png, jpeg or webp images"):
+    with pytest.raises(DataError, match="eel has no png, jpeg or webp images"):
         open_source(str(tmp_path / "pets"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="none of the kinds"):
+    with pytest.raises(DataError, match="cannot be read; expected"):
         open_source(str(tmp_path / "empty"))
 
 
@@ -185,11 +185,11 @@ def test_numbers_in_a_table_keep_their_columns(tmp_path, capsys):
         ("a.csv", b"x,label\n1,a\n2\n3,b\n", r"row 3: 1 cells instead of 2", 1),
         ("a.csv", b"x,label\n1,a\n2,\n3,b\n", r"row 3: the column 'label' is empty", 1),
         ("a.csv", b"text,label\nso good,a\nso b\xffd,b\nso fine,b\n", r"row 3: the text is not UTF-8", 1),
-        ("a.csv", b"text,label\nso good,a\n,b\nso fine,b\n", r"row 3: the column 'text' holds no text", 1),
+        ("a.csv", b"text,label\nso good,a\n,b\nso fine,b\n", r"row 3: the column 'text' has no text", 1),
         (
             "a.jsonl",
             b'{"x": 1, "y": 0}\n{"x": 2}\n{"x": 3, "y": 1}\n',
-            r"row 2: not a JSON object with the same names",
+            r"row 2: expected a JSON object with the same names",
             1,
         ),
         (
@@ -201,7 +201,7 @@ def test_numbers_in_a_table_keep_their_columns(tmp_path, capsys):
         ("a.csv", b"1,2\n3,4\n", r"has no header: its first row is 1, 2", None),
         ("a.csv", b"", r"is empty", None),
         ("a.csv", b"x,label\n", r"is empty", None),
-        ("a.csv", b"label\na\nb\n", r"no column beside the label", None),
+        ("a.csv", b"label\na\nb\n", r"no column except the label", None),
         ("a.parquet", b"no table", r"cannot be read as a parquet file", None),
     ],
 )
@@ -222,7 +222,7 @@ def test_row_numbers_are_no_feature(name, tmp_path):
     write_rows(tmp_path / "t.csv", [name, "a", "label"], [[0, 1.5, "x"], [1, 2.5, "y"]])
     source = open_source(str(tmp_path / "t.csv"))
     assert source.train.objects.tolist() == [[1.5], [2.5]]
-    assert f"left out: {name!r}, as pandas calls row numbers" in source.remarks[0]
+    assert f"left out: {name!r}, which pandas uses for row numbers" in source.remarks[0]
 
 
 def test_a_table_to_predict_may_have_an_empty_label_column(tmp_path):
@@ -425,7 +425,7 @@ def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys,
     fast = ("--epochs", 1, "--fold", 1, "--no-report")
     assert call("train", "digits", "--run-dir", "named", *fast) == 0
     out = capsys.readouterr().out
-    assert "digits: the data set of that name is read, not the folder here; for that, give ./digits" in out
+    assert "digits: this is the data set of that name, not the folder here; to use the folder, write ./digits" in out
     assert "10 classes" in out
     assert read_note(tmp_path / "named")["source"] == "digits"
     assert call("report", "named", "--no-dial") == 0
@@ -436,7 +436,7 @@ def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys,
     assert call("train", "./digits", "--run-dir", "own", *fast) == 0
     out = capsys.readouterr().out
     assert "10 objects of 2 classes" in out
-    assert "is read" not in out
+    assert "data set of that name" not in out
     assert read_note(tmp_path / "own")["source"] == str(tmp_path / "digits")
     assert call("evaluate", "own", "./digits") == 0
     assert "2 held-out objects of ./digits" in capsys.readouterr().out

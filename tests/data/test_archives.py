@@ -94,7 +94,7 @@ def test_a_broken_archive_gets_a_sentence_and_is_not_kept_if_downloaded(tmp_path
     folder = tmp_path / "data"
     with serving(Files({"/pair.tar.gz": content})) as files:
         about = dataclasses.replace(ABOUT, url=f"{files.url}/pair.tar.gz")
-        with pytest.raises(DownloadError, match="what came is not the published file"):
+        with pytest.raises(DownloadError, match="what the server sent is not the published file"):
             read_archive(about, folder)
     assert everything_below(folder) == []
     (folder / "pair.tar.gz").write_bytes(content)
@@ -129,7 +129,7 @@ def test_members_that_point_outside_write_nothing(tmp_path):
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
 def test_a_link_or_a_device_is_no_file(tmp_path, kind):
     write_archive(tmp_path / "pair.tar.gz", {"a.txt": CONTENTS["a.txt"]}, link("b.txt", "/etc/passwd", kind))
-    with pytest.raises(DataError, match=r"holds no file called b\.txt"):
+    with pytest.raises(DataError, match=r"has no file called b\.txt"):
         read_archive(ABOUT, tmp_path)
 
 

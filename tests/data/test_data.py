@@ -79,7 +79,7 @@ def test_arrays_become_vectors_or_images_with_channels_first(shape, expected):
 @pytest.mark.parametrize("start", [1.7e9, 1_700_000_000])
 def test_a_feature_that_float32_makes_constant_is_warned_of(start, tmp_path):
     times = numpy.array([start, start + 60, start + 60])[:, None]
-    message = "feature 1 goes from 17.* to 17.*60.*, which float32 cannot tell apart"
+    message = "feature 1 ranges from 17.* to 17.*60.*, which float32 cannot distinguish"
     numpy.savez(tmp_path / "times.npz", x=numpy.hstack([times % 60, times, 0 * times]))
     with pytest.warns(UserWarning, match=message):
         open_source(str(tmp_path / "times.npz"))
@@ -127,12 +127,12 @@ def test_labels_take_the_class_numbers_of_training():
         ({"x": numpy.zeros((3, 2)), "y": numpy.zeros(2)}, "one label for each of 3 objects"),
         ({"x": numpy.zeros((3, 2)), "y": numpy.array([0.5, 1, 2])}, "whole numbers or names"),
         ({"x": numpy.zeros((0, 2)), "y": numpy.zeros(0)}, "empty"),
-        ({"x": numpy.array([[0.0, 1], [numpy.nan, 2]]), "y": numpy.zeros(2)}, "object 1 holds NaN"),
-        ({"x": numpy.array([[0.0, 1], [2, 1e300]]), "y": numpy.zeros(2)}, "object 1 holds NaN or infinite"),
+        ({"x": numpy.array([[0.0, 1], [numpy.nan, 2]]), "y": numpy.zeros(2)}, "object 1 has NaN"),
+        ({"x": numpy.array([[0.0, 1], [2, 1e300]]), "y": numpy.zeros(2)}, "object 1 has NaN or infinite"),
         ({"x": numpy.zeros(5), "y": numpy.zeros(5)}, "expected x of shape"),
         ({"x": numpy.array(["a", "b"]), "y": numpy.zeros(2)}, "hold numbers"),
         ({"x": numpy.array([[1], [1, 2]], dtype=object), "y": numpy.zeros(2)}, "different shapes"),
-        ({"y": numpy.zeros(5)}, "no array called x; it holds: y"),
+        ({"y": numpy.zeros(5)}, "no array called x; it has: y"),
         ({"x": numpy.zeros((5, 2))}, "has no labels"),
     ],
 )
@@ -152,7 +152,7 @@ def test_files_that_are_missing_or_of_another_kind_get_a_sentence(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         open_source(str(tmp_path / "broken.npz"))
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(DataError, match=r"none of the kinds that can be read: \.npz"):
+    with pytest.raises(DataError, match=r"cannot be read; expected \.npz"):
         open_source(str(tmp_path / "notes.txt"))
     with pytest.raises(UnknownNameError, match="did you mean 'digits'"):
         open_source("digit")
@@ -187,7 +187,7 @@ def test_data_without_labels_are_told_how_their_kind_gets_them(tmp_path):
         "new.npz": "add an array y with one label for each object",
         "without.csv": "fill a column called 'class', with a label in every row",
         "blank.csv": "fill a column called 'class', with a label in every row",
-        "images": "put the images of each class into a folder that is called like the class",
+        "images": "put the images of each class into a folder with the name of the class",
     }.items():
         source = open_source(str(tmp_path / name), preparation=told)
         with pytest.raises(DataError, match=f"{name} has no labels; {advice}"):
@@ -214,7 +214,7 @@ def test_options_that_the_data_have_no_use_for_are_refused(option, tmp_path):
     useless = ["digits", tmp_path / "a.npz", tmp_path / ("a.csv" if option == "image_size" else "images")]
     for data in useless:
         with pytest.raises(
-            DataError, match=rf"--{option.replace('_', '-')} 8 has no meaning for \S+, an? .*leave it out"
+            DataError, match=rf"--{option.replace('_', '-')} 8 has no effect on \S+, an? .*leave it out"
         ):
             open_source(str(data), **{option: 8 if option == "image_size" else "8"})
 

@@ -107,7 +107,7 @@ def test_a_part_of_another_file_is_thrown_away_and_said(tmp_path, capsys, wrong)
 def test_another_file_than_the_published_one_is_refused_and_removed(tmp_path, content, announces_length):
     with (
         serving(Files({"/file.bin": content}, announces_length=announces_length)) as files,
-        pytest.raises(DownloadError, match="what came is not the published file") as caught,
+        pytest.raises(DownloadError, match="what the server sent is not the published file") as caught,
     ):
         fetch(files, tmp_path)
     assert f"{files.url}/file.bin cannot be downloaded" in str(caught.value)
@@ -137,7 +137,7 @@ def test_a_download_that_cannot_work_is_told_in_a_sentence(tmp_path, files, reas
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("https://www.example.org/file.bin", "no connection"),
+        ("https://www.example.org/file.bin", "no network connection"),
         ("file:///etc/hostname", "unknown url type: file"),
         ("http://127.0.0.1:9/file.bin", "refused"),
     ],
@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
     (tmp_path / "data").write_text("a file")
     with (
         serving(Files({"/file.bin": CONTENT})) as files,
-        pytest.raises(DownloadError, match=r"cannot be kept in .*data .*--data-dir"),
+        pytest.raises(DownloadError, match=r"cannot be stored in .*data .*--data-dir"),
     ):
         fetch(files, tmp_path)
 

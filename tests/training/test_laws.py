@@ -400,7 +400,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_it_and_loses_nothing(
     fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
     previous = (tmp_path / "checkpoint.previous.pt").read_bytes()
     (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
-    with pytest.warns(UserWarning, match="goes on from the checkpoint before it"):
+    with pytest.warns(UserWarning, match="resumes from the checkpoint before it"):
         fit(disturbed, vectors, Recipe(**FAST), run_dir=tmp_path)
     assert same(weights(undisturbed), weights(disturbed))
     assert (tmp_path / "checkpoint.damaged.pt").read_bytes() == b"nonsense"

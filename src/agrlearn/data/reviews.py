@@ -62,7 +62,7 @@ def subjectivity(folder: Path) -> Source:
 
 
 def read_sentence_set(about: SentenceSet, folder: Path, *, split_seed: int = 0) -> Source:
-    """The set's sentences with Kim's cleaning; the vocabulary is that of all sentences, as in his code."""
+    """Read the sentences with Kim's cleaning; the vocabulary is that of all sentences, as in his code."""
     sentences: list[str] = []
     labels: list[str] = []
     contents = read_archive(about.archive, folder)
@@ -81,8 +81,5 @@ def read_sentence_set(about: SentenceSet, folder: Path, *, split_seed: int = 0) 
         Part(tokens[train], names[train]),
         Part(tokens[test], names[test]),
         tuple(about.classes),
-        preparation={
-            "kind": "text", "text": "text", "label": "label", "words": list(words.words), "length": words.length,
-            "cleaning": words.cleaning,
-        },
-    )  # fmt: skip
+        preparation=words.preparation("text", "label"),
+    )

@@ -16,7 +16,7 @@ from agrlearn.runs.facts import RunFacts, Setting
 from agrlearn.studies.paper.cells import CellResult, Point
 from agrlearn.studies.paper.experiments import Experiment, Row
 from agrlearn.studies.paper.scales import Scale
-from agrlearn.training.parts import mean_log_groups
+from agrlearn.training.microbatches import mean_log_groups
 from agrlearn.training.recipe import Recipe
 
 
