@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agrlearn.data.archives import check_file
-from agrlearn.data.download import DownloadError, download
+from agrlearn.data.download import DownloadError, data_folder, download
 from agrlearn.errors import DataError
 from tests.data.server import Files, serving
 
 CONTENT = random.Random(0).randbytes(300_000)
+
+
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
@@ -184,3 +186,12 @@ def test_checks_refuse_a_file_by_any_kind_of_checksum(tmp_path):
         check_file(file, f"{kind}:{right}")
         with pytest.raises(DataError, match=f"expected {kind.upper()}"):
             check_file(file, f"{kind}:{'0' * len(right)}")
+
+
+def test_the_folder_is_the_chosen_one_then_that_of_the_environment_then_one_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AGRLEARN_DATA", "~/mine")
+    assert data_folder("~/chosen") == tmp_path / "chosen"
+    assert data_folder() == tmp_path / "mine"
+    monkeypatch.delenv("AGRLEARN_DATA")
+    assert data_folder() == tmp_path / ".cache" / "agrlearn"

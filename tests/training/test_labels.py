@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import Subset, TensorDataset, random_split
 
-from agrlearn.data.labelled import LabelledSet, unwrap_subset
+from agrlearn.data.labelled import LabelledSet, unwrap
 from agrlearn.errors import DataError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.training.loop import fit
@@ -87,12 +87,7 @@ def test_a_subset_of_a_labelled_set_keeps_its_weights_and_classes(vectors, make_
         losses.append([record.loss for record in history.records])
     assert losses[0] == losses[1] == losses[2]
     part, _ = random_split(weighted, [100, 50])
-    assert unwrap_subset(part).class_names == vectors.class_names
+    assert unwrap(part).class_names == vectors.class_names
     pairs = TensorDataset(vectors.objects, vectors.labels)
     for foreign in (pairs, Subset(pairs, [0, 1])):
-        assert unwrap_subset(foreign) is foreign
-
-
-def test_weights_that_are_not_one_for_each_object_are_refused():
-    with pytest.raises(DataError, match="one weight for each of 4 objects, got weights of shape \\(9,\\)"):
-        LabelledSet(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0]), ("a", "b"), torch.ones(9))
+        assert unwrap(foreign) is foreign

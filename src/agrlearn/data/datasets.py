@@ -9,8 +9,8 @@ import numpy
 
 from agrlearn.data.arrays import objects_from_array, read_npz
 from agrlearn.data.cifar import cifar10, cifar100
+from agrlearn.data.download import data_folder
 from agrlearn.data.fashion_mnist import fashion_mnist
-from agrlearn.data.folder import data_folder
 from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folder
 from agrlearn.data.preparation import check_preparation
 from agrlearn.data.reviews import movie_review, subjectivity

@@ -13,10 +13,12 @@ from typing import BinaryIO
 from urllib import request
 from urllib.error import HTTPError, URLError
 
-from agrlearn.data.folder import FOLDER_VARIABLE
 from agrlearn.errors import DataError
 from agrlearn.files import one_process_at_a_time
 
+FOLDER_VARIABLE = "AGRLEARN_DATA"
+"""The environment variable that names the folder of published data sets."""
+_DEFAULT_FOLDER = "~/.cache/agrlearn"
 _BLOCK = 2**16
 _ATTEMPTS_WITHOUT_PROGRESS = 3
 _ALLOWED = ContextVar("downloads_are_allowed", default=True)
@@ -28,6 +30,11 @@ class DownloadError(DataError):
 
 class _ConnectionError(Exception):
     """The connection failed in a way that may pass."""
+
+
+def data_folder(chosen: str | Path | None = None) -> Path:
+    """The folder of published data sets: the chosen one, that of AGRLEARN_DATA, or one in the user's cache."""
+    return Path(chosen or os.environ.get(FOLDER_VARIABLE) or _DEFAULT_FOLDER).expanduser()
 
 
 @contextmanager

@@ -163,16 +163,16 @@ def _check_name(name: str, origin: str) -> None:
         raise DataError(f"{origin}: the label {name!r} has a character that is not text; fix or remove it")
 
 
-def unwrap_subset(dataset: Dataset) -> Dataset:
+def unwrap(dataset: Dataset) -> Dataset:
     """Turn a torch Subset of a `LabelledSet` into a `LabelledSet` with its weights and classes; return others as is.
 
     >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
-    >>> unwrap_subset(Subset(digits, [2, 3])).labels
+    >>> unwrap(Subset(digits, [2, 3])).labels
     tensor([1, 0])
     """
     if type(dataset) is not Subset:  # a subclass may do more
         return dataset
-    whole = unwrap_subset(dataset.dataset)
+    whole = unwrap(dataset.dataset)
     return whole.subset(torch.as_tensor(dataset.indices)) if isinstance(whole, LabelledSet) else dataset
 
 
@@ -209,7 +209,7 @@ def check_range(labels: Tensor, num_classes: int) -> None:
         raise DataError(f"expected class numbers from 0 to {num_classes - 1}, got the label {wrong}")
 
 
-def check_several_classes(dataset: LabelledSet, *, origin: str = "the data set") -> None:
+def check_class_count(dataset: LabelledSet, *, origin: str = "the data set") -> None:
     """Refuse a set with a single class."""
     if dataset.num_classes < 2:
         raise DataError(f"{origin} has a single class, {dataset.class_names[0]!r}; expected two or more")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from agrlearn.data.labelled import LabelledSet, Origin, check_several_classes
+from agrlearn.data.labelled import LabelledSet, Origin, check_class_count
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.grouping import Objects
 from agrlearn.seeding import generator
@@ -99,7 +99,7 @@ class Source:
         if not 0.0 <= fraction < 1.0:
             raise RecipeError(f"expected a validation-fraction of at least 0 and below 1, got {fraction}")
         everything = self.labelled(self.train, class_names)
-        check_several_classes(everything, origin=self.name)
+        check_class_count(everything, origin=self.name)
         if self.test is not None:
             return everything, self.labelled(self.test, everything.class_names)
         if fraction == 0.0:

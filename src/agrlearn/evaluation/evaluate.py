@@ -1,4 +1,4 @@
-"""Error, likelihood, calibration, and what the single heads do."""
+"""Evaluate a network: error, likelihood, calibration, and the errors of the single heads."""
 
 import functools
 import time
@@ -26,12 +26,12 @@ class Evaluation(Scores):
 
     objects: int
     head_errors: tuple[float, ...]
-    """The error of each head's own answers; NaN for a head that gave none."""
+    """The error of each head's own answers; NaN for a head that was not used."""
     head_disagreement: float
-    """The chance that two answers about one object name different classes; 0 where each object has one answer."""
+    """The probability that two answers for one object differ; 0 if each object has one answer."""
     objects_per_second: float
     outcomes: Outcomes = field(repr=False, compare=False)
-    """Of each object, in the order of the data."""
+    """For each object, in the order of the data."""
 
 
 def evaluate(
@@ -50,7 +50,7 @@ def evaluate(
 
     Args:
         test_set: any map-style Dataset of (object, label). Replicated prediction reads it batch by batch; the other
-            protocols, which put any of its objects together, first load all of it.
+            protocols, which group its objects with each other, first load all of it.
         workers: processes that load a Dataset other than a `LabelledSet` batch by batch.
 
     The other arguments are those of `predict`.
@@ -67,23 +67,23 @@ def evaluate(
     if objects is not None:
         stream = predicting(objects, sharded=sharded)
     else:
-        parts = list(enumerate(torch.arange(len(labels)).split(max(1, batch_size))))
-        shard = parts[rank() :: world_size()] if sharded else parts
+        batches = list(enumerate(torch.arange(len(labels)).split(max(1, batch_size))))
+        shard = batches[rank() :: world_size()] if sharded else batches
         stream = _batch_by_batch(test_set, shard, labels, network.num_classes, predicting, workers)
-    # Of every object the few numbers that metrics need: of many classes, the distributions would fill the memory.
+    # Only the few numbers that metrics need: with many classes, all distributions would fill the memory.
     names = [column.name for column in fields(Outcomes)]
     columns = torch.zeros(len(names) + 1, len(labels), dtype=torch.float64)
     wrong, asked = torch.zeros(2, network.fold, dtype=torch.float64)
     start = time.perf_counter()
     with explain_lost_workers():
         for answers in stream:
-            mine = labels[answers.objects]
-            found = outcomes_of(answers.mean(), mine)
+            true_labels = labels[answers.objects]
+            found = outcomes_of(answers.mean(), true_labels)
             columns[:-1, answers.objects] = torch.stack([getattr(found, name).double() for name in names])
             chosen = answers.probabilities.argmax(dim=1)
             columns[-1, answers.objects] = _disagreement(answers, chosen, network.num_classes)
             asked += answers.slots.bincount(minlength=network.fold)
-            wrong += answers.slots[chosen != mine[answers.places]].bincount(minlength=network.fold)
+            wrong += answers.slots[chosen != true_labels[answers.places]].bincount(minlength=network.fold)
     if sharded and world_size() > 1:
         device = network.head.weight.device
         columns, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (columns, wrong, asked))
@@ -101,7 +101,7 @@ def evaluate(
 
 
 def _load(test_set: Dataset, protocol: str | PredictionProtocol) -> tuple[Objects | None, Tensor]:
-    """All objects with their labels; or None, and zeros for labels, where batch after batch can be loaded."""
+    """All objects with their labels; or None, and zeros for labels, if they can be loaded batch by batch."""
     if isinstance(test_set, LabelledSet):
         return test_set.objects, test_set.labels.cpu()
     count = len(test_set)  # type: ignore[arg-type]
@@ -111,12 +111,12 @@ def _load(test_set: Dataset, protocol: str | PredictionProtocol) -> tuple[Object
 
 
 def _batch_by_batch(
-    test_set: Dataset, parts: Sequence[tuple[int, Tensor]], labels: Tensor, num_classes: int,
+    test_set: Dataset, batches: Sequence[tuple[int, Tensor]], labels: Tensor, num_classes: int,
     predicting: Callable[..., Iterator[Answers]], workers: int,
 ) -> Iterator[Answers]:  # fmt: skip
-    """Answers about the objects of each numbered part, loaded for it and forgotten; its labels go into `labels`."""
-    loaded = fetch_each(test_set, [indices for _, indices in parts], workers=workers)
-    for (number, indices), (objects, found) in zip(parts, loaded, strict=True):
+    """Load one numbered batch after the other, yield the answers for it, and write its labels into `labels`."""
+    loaded = fetch_each(test_set, [indices for _, indices in batches], workers=workers)
+    for (number, indices), (objects, found) in zip(batches, loaded, strict=True):
         check_range(found, num_classes)
         labels[indices] = found
         for answers in predicting(objects, first_batch=number):
@@ -124,7 +124,7 @@ def _batch_by_batch(
 
 
 def _disagreement(answers: Answers, chosen: Tensor, num_classes: int) -> Tensor:
-    """(objects,): the chance that two different answers about an object disagree; 0 for an object with one answer.
+    """(objects,): the probability that two answers for an object disagree; 0 for an object with one answer.
 
     Args:
         chosen: (answers,) the most probable class of each answer.

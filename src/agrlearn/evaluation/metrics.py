@@ -1,4 +1,4 @@
-"""How well label distributions fit the labels. A metric is a row of `METRICS` and a field of `Scores`."""
+"""How well label distributions fit the labels. A metric is an entry of `METRICS` and a field of `Scores`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -14,7 +14,7 @@ _BINS = 15
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the metrics need to know of each object, on the CPU: (objects,) each."""
+    """What the metrics need for each object, on the CPU: (objects,) each."""
 
     label: Tensor
     chosen: Tensor
@@ -35,7 +35,7 @@ class Outcomes:
 
 
 class Bin(NamedTuple):
-    """Objects whose answers are about equally confident."""
+    """Objects with similar confidence."""
 
     confidence: float
     """Their mean."""
@@ -59,23 +59,23 @@ class Scores:
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure about label distributions, and how it is shown."""
+    """A metric, and how it is shown."""
 
     function: Callable[[Outcomes], float]
     label: str
     scale: float = 1.0
-    """What the figure is multiplied by to be shown."""
+    """The value is multiplied by this to be shown."""
     digits: int = 4
-    """Shown of a single run; of a mean over runs, one less."""
+    """For a single run; for a mean over runs, one less."""
     lower_is_better: bool = True
 
     def text(self, value: float) -> str:
-        """The figure of a single run, as it is shown."""
+        """The value of a single run, as it is shown."""
         return f"{self.scale * value:.{self.digits}f}"
 
 
 def outcomes_of(probabilities: Tensor, labels: Tensor) -> Outcomes:
-    """What the metrics need to know.
+    """Compute what the metrics need.
 
     Args:
         probabilities: (objects, classes).
@@ -89,7 +89,7 @@ def outcomes_of(probabilities: Tensor, labels: Tensor) -> Outcomes:
 
 
 def score(outcomes: Outcomes) -> Scores:
-    """All metrics; distributions that are not finite are refused.
+    """Compute all metrics; distributions that are not finite are refused.
 
     >>> score(outcomes_of(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))).error
     0.0
@@ -99,7 +99,7 @@ def score(outcomes: Outcomes) -> Scores:
 
 
 def calibration_bins(outcomes: Outcomes) -> tuple[Bin, ...]:
-    """The accuracy of answers by their confidence, in equal bins of it; empty ones are left out."""
+    """The accuracy by confidence, in bins of equal width; empty ones are left out."""
     places = (outcomes.confidence * _BINS).long().clamp(max=_BINS - 1)
     bins = []
     for number in places.unique().tolist():
@@ -109,29 +109,21 @@ def calibration_bins(outcomes: Outcomes) -> tuple[Bin, ...]:
     return tuple(bins)
 
 
-def _error(outcomes: Outcomes) -> float:
-    return float(1 - outcomes.right.mean())
-
-
 def _negative_log_likelihood(outcomes: Outcomes) -> float:
     # A probability that rounds to 0 counts as the smallest positive float: a large but finite loss.
     return float(-outcomes.likelihood.clamp(min=torch.finfo(torch.float32).tiny).log().mean())
 
 
 def _calibration_error(outcomes: Outcomes) -> float:
-    gaps = [abs(bin.confidence - bin.accuracy) * bin.objects for bin in calibration_bins(outcomes)]
+    gaps = (abs(bin.confidence - bin.accuracy) * bin.objects for bin in calibration_bins(outcomes))
     return sum(gaps) / len(outcomes)
 
 
-def _brier(outcomes: Outcomes) -> float:
-    return float(outcomes.distance.mean())
-
-
 METRICS: dict[str, Metric] = {
-    "error": Metric(_error, "error %", scale=100, digits=2),
+    "error": Metric(lambda outcomes: float(1 - outcomes.right.mean()), "error %", scale=100, digits=2),
     "nll": Metric(_negative_log_likelihood, "NLL"),
     "ece": Metric(_calibration_error, "ECE"),
-    "brier": Metric(_brier, "Brier"),
+    "brier": Metric(lambda outcomes: float(outcomes.distance.mean()), "Brier"),
 }
 """Metrics by name, as evaluation, tables and reports show them."""
 assert [field.name for field in fields(Scores)] == list(METRICS)

@@ -18,15 +18,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from agrlearn.errors import RunError
-from agrlearn.files import (
-    one_process_at_a_time,
-    open_own,
-    open_regular,
-    parse_json,
-    read_small_text,
-    whole_lines,
-    write_atomically,
-)
+from agrlearn.files import one_process_at_a_time, open_own, open_regular, read_json, whole_lines, write_atomically
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
 from agrlearn.training.identity import RUN_FORMAT, Identity, RunFile
@@ -185,7 +177,7 @@ def read_run(path: str | Path) -> RunFile:
     if not file.is_file():
         raise RunError(f"{path} is not a run directory: it has no {RUN_FILE}; `agrlearn train` makes one")
     try:
-        return RunFile.model_validate(parse_json(read_small_text(file)))
+        return RunFile.model_validate(read_json(file))
     except ValueError:
         raise RunError(f"{file} was not written by this version of agrlearn; use another run directory") from None
 

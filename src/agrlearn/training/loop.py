@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from agrlearn.data.labelled import (
     LabelledSet,
     batches,
+    check_class_count,
     check_range,
-    check_several_classes,
     explain_lost_workers,
-    unwrap_subset,
+    unwrap,
 )
 from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
@@ -37,13 +37,7 @@ from agrlearn.training.microbatches import mean_log_groups
 from agrlearn.training.mixup import mix_groups
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
-from agrlearn.training.setup import (
-    explain_single_groups,
-    learning_rate_at,
-    make_optimizer,
-    make_regularizer,
-    set_learning_rate,
-)
+from agrlearn.training.setup import explain_single_groups, learning_rate_at, make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
 from agrlearn.training.step import train_step
 
@@ -177,7 +171,8 @@ def _train(
                 if not exact and labels.device.type == "cpu":  # on a GPU, this would wait for the device
                     check_range(labels, network.num_classes)
                 keys = (recipe.seed, state.epoch, state.step)
-                set_learning_rate(optimizer, recipe, state.epoch + state.step / steps)
+                for settings in optimizer.param_groups:
+                    settings["lr"] = learning_rate_at(recipe, state.epoch + state.step / steps)
                 with seeded(derive_seed(*keys, *own), engine.device):
                     if augment is not None:
                         objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
@@ -272,7 +267,7 @@ def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, b
 
 def _checked(dataset: Dataset) -> Dataset:
     """The data set, as a `LabelledSet` if it is a subset of one; anything but (object, label) pairs is refused."""
-    dataset = unwrap_subset(dataset)
+    dataset = unwrap(dataset)
     if isinstance(dataset, LabelledSet):
         return dataset
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
@@ -296,7 +291,7 @@ def _check(
     if not torch.is_grad_enabled():
         raise TrainingError("fit was called under torch.no_grad() or inference_mode(), where nothing can be learned")
     if isinstance(train_set, LabelledSet):
-        check_several_classes(train_set)
+        check_class_count(train_set)
         classes = train_set.num_classes
         if classes > network.num_classes:
             raise DataError(

@@ -32,14 +32,8 @@ def make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     )  # fmt: skip
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: float) -> None:
-    """Set the optimizer's learning rate; `epoch` may be fractional."""
-    for settings in optimizer.param_groups:
-        settings["lr"] = learning_rate_at(recipe, epoch)
-
-
 def learning_rate_at(recipe: Recipe, epoch: float) -> float:
-    """The main network's learning rate after `epoch` epochs.
+    """The main network's learning rate after `epoch` epochs, which may be fractional.
 
     >>> [learning_rate_at(Recipe(epochs=400), epoch) for epoch in (99, 100, 150, 250)]
     [0.1, 0.01, 0.001, 0.0001]
