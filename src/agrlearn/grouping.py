@@ -173,8 +173,7 @@ class GroupBatchSampler(Sampler[list[int]]):
         return self.num_objects - step * self.batch_size
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in self.batches():
-            yield batch.tolist()
+        return (batch.tolist() for batch in self.batches())
 
     def __len__(self) -> int:
         full, rest = divmod(self.num_objects, self.batch_size)

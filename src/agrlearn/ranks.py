@@ -40,28 +40,20 @@ def any_rank(flag: bool, device: torch.device) -> bool:
     return bool(sum_over_ranks(torch.tensor(float(flag), device=device)) > 0)
 
 
-def broadcast(value: Any) -> Any:
-    """Rank 0's value, on every rank; an exception is raised on all of them."""
-    if world_size() > 1:
-        box = [value]
-        distributed.broadcast_object_list(box, src=0)
-        value = box[0]
-    if isinstance(value, Exception):
-        raise value
-    return value
-
-
 def on_rank_zero(action: Callable[[], Any]) -> Any:
     """Run `action` on rank 0 and return its result on every rank; if it fails there, it fails everywhere."""
-    if rank() > 0:
-        return broadcast(None)
-    try:
-        value = action()
-    except Exception as error:
-        if world_size() > 1:
-            broadcast(error)
-        raise
-    return broadcast(value)
+    if world_size() == 1:
+        return action()
+    result: list[Any] = [None]
+    if rank() == 0:
+        try:
+            result = [action()]
+        except Exception as error:
+            result = [error]
+    distributed.broadcast_object_list(result, src=0)
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]
 
 
 def row_counts(count: int, device: torch.device) -> list[int]:
@@ -72,12 +64,7 @@ def row_counts(count: int, device: torch.device) -> list[int]:
 
 
 def gather_rows(rows: Tensor, counts: list[int]) -> Tensor:
-    """Every rank's rows, in the order of the ranks, with the gradients of all ranks.
-
-    Args:
-        rows: (rows, ...).
-        counts: as from `row_counts`.
-    """
+    """Every rank's (rows, ...), in the order of the ranks, with the gradients of all ranks; `counts`: `row_counts`."""
     if len(counts) == 1:
         return rows
     before, after = sum(counts[: rank()]), sum(counts[rank() + 1 :])

@@ -83,11 +83,7 @@ def check_finite(objects: Tensor, *, origin: str = "the data set") -> None:
 
 
 def read_npz(path: Path, *, labels: bool = True) -> Part:
-    """Read the arrays `x` and, if there is one, `y` of an .npz file; pickled objects are refused.
-
-    Args:
-        labels: False leaves `y` unread.
-    """
+    """Read `x` and, if there is one and `labels` is True, `y` of an .npz file; pickled objects are refused."""
     if not path.is_file():
         raise DataError(f"{path} is not a file; expected an .npz file with arrays x and y")
     try:

@@ -18,7 +18,6 @@ from agrlearn.files import one_process_at_a_time
 
 FOLDER_VARIABLE = "AGRLEARN_DATA"
 """The environment variable that names the folder of published data sets."""
-_DEFAULT_FOLDER = "~/.cache/agrlearn"
 _BLOCK = 2**16
 _ATTEMPTS_WITHOUT_PROGRESS = 3
 _ALLOWED = ContextVar("downloads_are_allowed", default=True)
@@ -34,7 +33,7 @@ class _ConnectionError(Exception):
 
 def data_folder(chosen: str | Path | None = None) -> Path:
     """The folder of published data sets: the chosen one, that of AGRLEARN_DATA, or one in the user's cache."""
-    return Path(chosen or os.environ.get(FOLDER_VARIABLE) or _DEFAULT_FOLDER).expanduser()
+    return Path(chosen or os.environ.get(FOLDER_VARIABLE) or "~/.cache/agrlearn").expanduser()
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from agrlearn.data.sources import Part, Source
 from agrlearn.errors import DataError
 
 _URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-_FOLDER = "fashion-mnist"
 _DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 # Of the unpacked files: Debian compressed them again, and both unpack to the same bytes.
 FASHION_MNIST = {
@@ -28,7 +27,7 @@ _CLASSES = (
 
 def fashion_mnist(folder: Path) -> Source:
     """28×28 grey images of clothes, also from Debian's package dataset-fashion-mnist: 60,000 and 10,000."""
-    own = folder / _FOLDER
+    own = folder / "fashion-mnist"
     packaged = all((_DEBIAN_FOLDER / name).is_file() for name in FASHION_MNIST)
     return read_fashion_mnist(_DEBIAN_FOLDER if packaged and not own.is_dir() else own)
 
@@ -53,11 +52,7 @@ def read_fashion_mnist(folder: Path, checksums: dict[str, str] = FASHION_MNIST, 
 
 
 def read_idx(file: Path, checksum: str) -> numpy.ndarray:
-    """Read a gzipped IDX file, the format of MNIST: a magic number, the lengths, the values.
-
-    Args:
-        checksum: of the unpacked file.
-    """
+    """Read a gzipped IDX file (a magic number, the lengths, the values); `checksum` is that of the unpacked file."""
     try:
         with LimitedGzip(file) as unpacked:
             content = unpacked.read()

@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 from agrlearn.errors import DataError
 from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
 
-_SECONDS_FOR_TORCH_TO_NOTICE = 2.0
 LONGEST_NAME = 1000
 """Characters in the name of a class."""
 
@@ -73,9 +72,7 @@ class LabelledSet(Dataset):
                 shape = tuple(values.shape)
                 raise DataError(f"expected one {name} for each of {count} objects, got {name}s of shape {shape}")
         if self.labels.dtype != torch.int64:
-            raise DataError(
-                f"expected class numbers of type int64, got {self.labels.dtype}; LabelledSet.of() takes any labels"
-            )
+            raise DataError(f"expected int64 class numbers, got {self.labels.dtype}; LabelledSet.of() takes any labels")
         check_range(self.labels, len(self.class_names))
 
     @staticmethod
@@ -89,13 +86,10 @@ class LabelledSet(Dataset):
         >>> LabelledSet.of(torch.zeros(3, 2), ["cat", "dog", "cat"]).labels
         tensor([0, 1, 0])
         """
-        values = numpy.asarray(labels)
-        if values.ndim != 1 or len(values) != count_objects(objects):
-            raise DataError(
-                f"{origin}: expected one label for each of {count_objects(objects)} objects, "
-                f"got labels of shape {values.shape}"
-            )
-        if len(values) == 0:
+        values, count = numpy.asarray(labels), count_objects(objects)
+        if values.shape != (count,):
+            raise DataError(f"{origin}: expected one label for each of {count} objects, got shape {values.shape}")
+        if count == 0:
             raise DataError(f"{origin} is empty; expected at least one object")
         if values.dtype == object and any(all(isinstance(value, kind) for value in values) for kind in (str, int)):
             values = numpy.asarray(values.tolist())  # a pandas column of names
@@ -133,16 +127,11 @@ class LabelledSet(Dataset):
     def digest(self) -> str:
         """A short fingerprint of all objects and labels, by which a run recognises its data."""
         digest = hashlib.sha256()
-
-        def feed(tensor: Tensor) -> Tensor:
-            digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)  # numpy has no bfloat16
-            return tensor
-
-        map_objects(feed, self.objects)
-        feed(self.labels)
-        if self.weights is not None:
-            feed(self.weights)
+        objects = [self.objects] if isinstance(self.objects, Tensor) else self.objects.values()
+        for tensor in (*objects, self.labels, self.weights):
+            if tensor is not None:
+                digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
+                digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)  # numpy has no bfloat16
         return digest.hexdigest()[:16]
 
     def __len__(self) -> int:
@@ -256,7 +245,7 @@ def explain_lost_workers() -> Iterator[None]:
             yield
         except (OSError, EOFError):
             # A worker may have died while it sent a batch; torch raises its own error during the sleep.
-            time.sleep(_SECONDS_FOR_TORCH_TO_NOTICE)
+            time.sleep(2.0)
             raise
     except RuntimeError as error:
         if not str(error).startswith("DataLoader worker ("):

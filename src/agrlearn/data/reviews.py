@@ -11,8 +11,6 @@ from agrlearn.data.sources import Part, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.seeding import generator
 
-_TEST_SHARE = 0.1  # of the sentences, as in the paper
-
 
 @dataclass(frozen=True)
 class SentenceSet:
@@ -74,7 +72,7 @@ def read_sentence_set(about: SentenceSet, folder: Path, *, split_seed: int = 0) 
     words = Vocabulary.of(sentences, cleaning="kim")
     tokens, names = words.encode(sentences), numpy.array(labels)
     order = torch.randperm(len(tokens), generator=generator(split_seed))
-    held_out = round(_TEST_SHARE * len(tokens))
+    held_out = round(0.1 * len(tokens))  # a tenth, as in the paper
     test, train = order[:held_out], order[held_out:]
     return Source(
         about.name,

@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 
@@ -31,14 +31,9 @@ Refuse = Callable[[int, str], None]
 
 
 def read_table(
-    path: Path,
-    *,
-    text_column: str | None = None,
-    label_column: str | None = None,
-    skip_bad: bool = False,
-    labels: bool = True,
-    preparation: dict[str, Any] | None = None,
-) -> Source:
+    path: Path, *, text_column: str | None = None, label_column: str | None = None, skip_bad: bool = False,
+    labels: bool = True, preparation: dict[str, Any] | None = None,
+) -> Source:  # fmt: skip
     """Read a table's rows as sentences or vectors.
 
     Args:
@@ -97,18 +92,14 @@ def read_table(
     )
 
 
-class _Columns(NamedTuple):
-    text: str | None
-    label: str | None
-    features: list[str]
-    """The columns of numbers, if there is no text."""
-    remarks: list[str]
-
-
 def _choose_columns(
     path: Path, rows: list[dict[str, Any]], known: dict[str, Any], text: str | None, label: str | None
-) -> _Columns:
-    """Find the text or number columns and the label: given by the user, known from an earlier run, or guessed."""
+) -> tuple[str | None, str | None, list[str], list[str]]:
+    """Choose the columns: given by the user, known from an earlier run, or guessed.
+
+    Returns:
+        The text column, the label column, the columns of numbers (used if there is no text), and remarks.
+    """
     remarks = []
     names = list(rows[0])
     if any(len(name) > LONGEST_COLUMN for name in names):
@@ -139,7 +130,7 @@ def _choose_columns(
     missing = [] if text else [name for name in features if name not in rows[0]]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r}, which the network was trained on")
-    return _Columns(text, chosen, features, remarks)
+    return text, chosen, features, remarks
 
 
 def _text(row: dict[str, Any], column: str) -> str:

@@ -68,11 +68,7 @@ CLEANINGS: dict[str, Callable[[str], str]] = {"kim": clean, "any-script": clean_
 
 
 def split_words(sentence: str, cleaning: str = "any-script") -> list[str]:
-    """The default tokenizer: cleaned words.
-
-    Args:
-        cleaning: a name in `CLEANINGS`.
-    """
+    """The default tokenizer: words after `cleaning`, a name in `CLEANINGS`."""
     return look_up(CLEANINGS, cleaning, "cleaning")(sentence).split()
 
 

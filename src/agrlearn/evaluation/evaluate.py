@@ -12,7 +12,6 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet, check_range, explain_lost_workers, fetch, fetch_each
 from agrlearn.errors import DataError
 from agrlearn.evaluation.metrics import Outcomes, Scores, outcomes_of, score
-from agrlearn.grouping import Objects
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.prediction.predict import Answers, answers_of, resolve_protocol
@@ -62,11 +61,15 @@ def evaluate(
         answers_of, network, protocol=protocol, batch_size=batch_size, samples=samples, seed=seed,
         allow_slot_blind=allow_slot_blind,
     )  # fmt: skip
-    objects, labels = _load(test_set, protocol)
-    check_range(labels, network.num_classes)
-    if objects is not None:
+    if isinstance(test_set, LabelledSet) or resolve_protocol(protocol).tells_slots_apart:
+        if isinstance(test_set, LabelledSet):
+            objects, labels = test_set.objects, test_set.labels.cpu()
+        else:
+            objects, labels = fetch(test_set, torch.arange(len(test_set)))  # type: ignore[arg-type]
+        check_range(labels, network.num_classes)
         stream = predicting(objects, sharded=sharded)
     else:
+        labels = torch.zeros(len(test_set), dtype=torch.int64)  # type: ignore[arg-type]
         batches = list(enumerate(torch.arange(len(labels)).split(max(1, batch_size))))
         shard = batches[rank() :: world_size()] if sharded else batches
         stream = _batch_by_batch(test_set, shard, labels, network.num_classes, predicting, workers)
@@ -100,16 +103,6 @@ def evaluate(
     )
 
 
-def _load(test_set: Dataset, protocol: str | PredictionProtocol) -> tuple[Objects | None, Tensor]:
-    """All objects with their labels; or None, and zeros for labels, if they can be loaded batch by batch."""
-    if isinstance(test_set, LabelledSet):
-        return test_set.objects, test_set.labels.cpu()
-    count = len(test_set)  # type: ignore[arg-type]
-    if resolve_protocol(protocol).tells_slots_apart:
-        return fetch(test_set, torch.arange(count))
-    return None, torch.zeros(count, dtype=torch.int64)
-
-
 def _batch_by_batch(
     test_set: Dataset, batches: Sequence[tuple[int, Tensor]], labels: Tensor, num_classes: int,
     predicting: Callable[..., Iterator[Answers]], workers: int,
@@ -124,11 +117,7 @@ def _batch_by_batch(
 
 
 def _disagreement(answers: Answers, chosen: Tensor, num_classes: int) -> Tensor:
-    """(objects,): the probability that two answers for an object disagree; 0 for an object with one answer.
-
-    Args:
-        chosen: (answers,) the most probable class of each answer.
-    """
+    """(objects,): the probability that two answers for an object disagree, 0 for one answer; `chosen` is (answers,)."""
     different, numbers = (answers.places * num_classes + chosen).unique(return_inverse=True)
     votes = numbers.bincount().double()
     counts = answers.places.bincount(minlength=len(answers.objects)).double()

@@ -45,9 +45,6 @@ class Mean:
         return self.standard_error * float(t.ppf((1 + confidence) / 2, self.runs - 1)) if self.runs > 1 else math.nan
 
 
-NO_MEAN = Mean(math.nan, math.nan, 0)
-
-
 def mean_over_runs(values: Sequence[float]) -> Mean:
     """The mean and its standard error; of no runs, NaN.
 
@@ -55,7 +52,7 @@ def mean_over_runs(values: Sequence[float]) -> Mean:
     Mean(value=2.0, standard_error=1.0, runs=2)
     """
     if not values:
-        return NO_MEAN
+        return Mean(math.nan, math.nan, 0)
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return Mean(statistics.fmean(values), error, len(values))
 

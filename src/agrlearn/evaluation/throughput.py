@@ -11,13 +11,9 @@ from agrlearn.prediction.protocols import PredictionProtocol
 
 
 def objects_per_second(
-    predictors: Sequence[tuple[AggregatedClassifier, PredictionProtocol]],
-    objects: Objects,
-    *,
-    batch_size: int = 256,
-    samples: int = 0,
-    rounds: int = 15,
-) -> list[float]:
+    predictors: Sequence[tuple[AggregatedClassifier, PredictionProtocol]], objects: Objects, *,
+    batch_size: int = 256, samples: int = 0, rounds: int = 15,
+) -> list[float]:  # fmt: skip
     """The median speed of each network under its protocol.
 
     They take turns, so that other load on the machine slows all of them alike. `batch_size` and `samples` are those of

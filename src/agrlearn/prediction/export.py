@@ -3,7 +3,6 @@
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -62,14 +61,12 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
 
 
 def _write(model: nn.Module, inputs: Tensor, path: Path, input_name: str) -> None:
-    names: dict[str, Any] = {
-        "input_names": [input_name],
-        "output_names": ["probabilities"],
-        "dynamic_shapes": ({0: torch.export.Dim.DYNAMIC},),
-    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about the libraries it uses
-        program = torch.onnx.export(model, (inputs[:2],), dynamo=True, opset_version=_OPSET, verbose=False, **names)
+        program = torch.onnx.export(
+            model, (inputs[:2],), dynamo=True, opset_version=_OPSET, verbose=False, input_names=[input_name],
+            output_names=["probabilities"], dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
+        )  # fmt: skip
     assert program is not None
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     program.save(str(path), external_data=size > _LARGEST_SINGLE_FILE)

@@ -100,17 +100,10 @@ def predict_in_blocks(
 
 
 def answers_of(
-    network: AggregatedClassifier,
-    objects: Objects,
-    protocol: str | PredictionProtocol = "replicated",
-    *,
-    batch_size: int = 256,
-    samples: int = 0,
-    seed: int = 0,
-    allow_slot_blind: bool = False,
-    sharded: bool = False,
+    network: AggregatedClassifier, objects: Objects, protocol: str | PredictionProtocol = "replicated", *,
+    batch_size: int = 256, samples: int = 0, seed: int = 0, allow_slot_blind: bool = False, sharded: bool = False,
     first_batch: int = 0,
-) -> Iterator[Answers]:
+) -> Iterator[Answers]:  # fmt: skip
     """Yield the single answers, batch by batch, which `predict` averages. The arguments are those of `predict`."""
     chosen = resolve_protocol(protocol)
     if chosen.tells_slots_apart and network.slot_blind and network.fold > 1 and not allow_slot_blind:

@@ -56,8 +56,12 @@ class RunDirectory:
         self._notes = notes
         self._lock = ExitStack()
 
-    def open(self) -> dict[str, Any] | None:
-        """Lock the directory for this run and return its last checkpoint, or None at the start of a run."""
+    def open(self, on_claim: Callable[[Path], None] | None = None) -> dict[str, Any] | None:
+        """Lock the directory for this run and return its last checkpoint, or None at the start of a run.
+
+        Args:
+            on_claim: called with the directory once it is locked and known to be this run's.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
@@ -74,7 +78,10 @@ class RunDirectory:
                 f"{self.path} belongs to another run ({'; '.join(differences[:3])}{more}): use another run directory, "
                 "or start this one over (agrlearn train --fresh)"
             )
-        return self.load()
+        checkpoint = self.load()
+        if on_claim is not None:
+            on_claim(self.path)
+        return checkpoint
 
     def close(self) -> None:
         """Release the lock."""
@@ -87,11 +94,8 @@ class RunDirectory:
         buffer = io.BytesIO()
         torch.save(state(), buffer)
         content = buffer.getvalue()
-        write_atomically(
-            self.path / _CHECKPOINT_FILE,
-            hashlib.sha256(content).digest() + content,
-            keep=self.path / _PREVIOUS_CHECKPOINT_FILE,
-        )
+        signed = hashlib.sha256(content).digest() + content
+        write_atomically(self.path / _CHECKPOINT_FILE, signed, keep=self.path / _PREVIOUS_CHECKPOINT_FILE)
 
     def load(self) -> dict[str, Any] | None:
         """The last intact checkpoint, or None at the start of a run. It has tensors and plain values only."""

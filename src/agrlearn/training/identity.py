@@ -108,16 +108,17 @@ class RunFile(_Strict):
     """The command that started the run; None for a run from Python."""
 
 
-def note_data(train_set: Dataset, validation_set: Dataset | None) -> DataNote | None:
-    """Where the data come from; None if that is not known."""
+def note_data(train_set: Dataset, validation_set: Dataset | None) -> dict[str, Any] | None:
+    """A `DataNote` as plain values; None if the source of the data is not known."""
     if not isinstance(train_set, LabelledSet) or train_set.origin is None:
         return None
     origin = train_set.origin
-    return DataNote(
+    note = DataNote(
         source=origin.source, data_dir=origin.data_dir, preparation=origin.preparation, skip_bad=origin.skip_bad,
         dtype=str(first_tensor(train_set.objects).dtype).removeprefix("torch."),
         trained_on=_note_rows(train_set, origin.source), held_out=_note_rows(validation_set, origin.source),
     )  # fmt: skip
+    return note.model_dump()
 
 
 def _note_rows(dataset: Dataset | None, source: str) -> Rows | None:

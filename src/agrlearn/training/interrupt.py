@@ -7,19 +7,13 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupt:
-    """Whether the user has asked to stop."""
-
-    requested = False
-
-
 @contextmanager
-def deferred_interrupt() -> Iterator[Interrupt]:
-    """Within this block the first Ctrl-C only sets `requested`; a second one stops at once.
+def deferred_interrupt() -> Iterator[threading.Event]:
+    """Within this block the first Ctrl-C only sets the event; a second one stops at once.
 
     If Ctrl-C is ignored, as in a background process of a script, it still is.
     """
-    interrupt = Interrupt()
+    interrupt = threading.Event()
     before = signal.getsignal(signal.SIGINT)
     # None is a handler that Python did not set and cannot restore.
     if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
@@ -27,7 +21,7 @@ def deferred_interrupt() -> Iterator[Interrupt]:
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        interrupt.requested = True
+        interrupt.set()
         signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, note)

@@ -105,28 +105,14 @@ def fit(
             run = RunDirectory(
                 run_dir,
                 lambda: identity_of(network, train_set, validation_set, recipe, engine, augment, critic),
-                lambda: _notes(train_set, validation_set, command),
+                lambda: {"data": note_data(train_set, validation_set), "command": command and command[:LONGEST_TEXT]},
             )
             held.enter_context(closing(run))
-            checkpoint = on_rank_zero(functools.partial(_claim, run, on_claim))
+            checkpoint = on_rank_zero(functools.partial(run.open, on_claim))
         return _train(
             network, train_set, recipe, validation_set, sampler, engine, run, checkpoint, augment=augment,
             critic=critic, workers=workers, progress=progress, label=label, checkpoint_seconds=checkpoint_seconds,
         )  # fmt: skip
-
-
-def _notes(train_set: Dataset, validation_set: Dataset | None, command: str | None) -> dict[str, Any]:
-    """What a run directory records in addition to the run's identity."""
-    data = note_data(train_set, validation_set)
-    return {"data": None if data is None else data.model_dump(), "command": command and command[:LONGEST_TEXT]}
-
-
-def _claim(run: RunDirectory, on_claim: Callable[[Path], None] | None) -> dict[str, Any] | None:
-    """Lock the directory, or refuse before anything in it changes; return its last checkpoint."""
-    checkpoint = run.open()
-    if on_claim is not None:
-        on_claim(run.path)
-    return checkpoint
 
 
 def _train(
@@ -195,7 +181,7 @@ def _train(
                     looked = now
                     bar.show(state.epoch * steps + state.step, _figures(state, recipe, log_groups, now - started))
                 due = run is not None and exact and now - saved > checkpoint_seconds
-                due, stopped = _agree(due, interrupt.requested, state.step, engine)
+                due, stopped = _agree(due, interrupt.is_set(), state.step, engine)
                 if run is not None and exact and (due or stopped):
                     state.gather_totals()
                     run.save(state.state_dict)
@@ -213,7 +199,7 @@ def _train(
         network.load_state_dict(state.best_weights)
     if run is not None and engine.is_global_zero:
         save(network, run.path / NETWORK_FILE, class_names=getattr(train_set, "class_names", ()))
-    if _agree(False, interrupt.requested, 0, engine)[1]:  # during the last evaluation
+    if _agree(False, interrupt.is_set(), 0, engine)[1]:  # during the last evaluation
         raise KeyboardInterrupt
     return History(tuple(state.records), state.seconds, was_finished)
 
@@ -230,10 +216,7 @@ def _end_epoch(
             try:
                 evaluation = evaluate(state.network, validation_set, sharded=True, workers=workers)
             except NotFiniteError:
-                raise TrainingError(
-                    f"the network's answers are no longer finite in epoch {state.epoch + 1}; lower the learning rate, "
-                    "and check the data"
-                ) from None
+                raise state.diverged("network's answers are") from None
             if recipe.track_information:
                 plane = measure_information(state.network, validation_set, recipe.seed)
     seen_before = state.records[-1].objects_seen if state.records else 0

@@ -17,12 +17,8 @@ from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.training.history import EpochRecord, best_record
 
 _LONGEST_REASON = 200
-_AVERAGES: tuple[frozenset[str], ...] = (
-    frozenset(),
-    frozenset({"momentum_buffer"}),
-    frozenset({"step", "exp_avg", "exp_avg_sq"}),
-)
-"""What SGD without and with momentum, and Adam, store for each weight."""
+# What SGD without and with momentum, and Adam, store for each weight.
+_AVERAGES: list[set[str]] = [set(), {"momentum_buffer"}, {"step", "exp_avg", "exp_avg_sq"}]
 
 
 def _scalar(value: Any) -> Tensor:
@@ -57,10 +53,9 @@ class EpochTotals:
         """The sums of all ranks."""
         if world_size() == 1:
             return self
-        counts = torch.tensor([self.groups, self.penalties, self.skipped], device=self.loss.device)
-        sums = sum_over_ranks(torch.stack([self.loss, self.wrong, self.information, *counts.to(self.loss.dtype)]))
-        groups, penalties, skipped = (int(count) for count in sums[3:])
-        return EpochTotals(sums[0], sums[1], sums[2], groups, penalties, skipped)
+        values = [torch.as_tensor(value).to(self.loss) for value in vars(self).values()]
+        loss, wrong, information, *counts = sum_over_ranks(torch.stack(values))
+        return EpochTotals(loss, wrong, information, *(int(count) for count in counts))
 
 
 @dataclass
@@ -107,13 +102,16 @@ class TrainingState:
 
     def check_finite(self) -> None:
         """Stop a run that has diverged."""
-        finite = bool(torch.isfinite(self.totals.loss))
+        if not torch.isfinite(self.totals.loss):
+            raise self.diverged("loss is")
         # A step with a finite loss can still overflow the weights.
-        if not finite or not all(torch.isfinite(values).all() for values in learned_tensors(self.network)):
-            raise TrainingError(
-                f"the {'weights are' if finite else 'loss is'} no longer finite in epoch {self.epoch + 1}; lower the "
-                "learning rate, and check the data"
-            )
+        if not all(torch.isfinite(values).all() for values in learned_tensors(self.network)):
+            raise self.diverged("weights are")
+
+    def diverged(self, what: str) -> TrainingError:
+        return TrainingError(
+            f"the {what} no longer finite in epoch {self.epoch + 1}; lower the learning rate, and check the data"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values only, so that loading runs no code; weights that are not finite are refused."""
@@ -193,7 +191,7 @@ def _fitting(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[st
         held = {name: value for name, value in averages.items() if value is not None}
         shapes = {(), tuple(parameters[number].shape)} if type(number) is int and number >= 0 else set()
         if (
-            frozenset(held) not in _AVERAGES
+            set(held) not in _AVERAGES
             or not all(isinstance(value, Tensor) and value.is_floating_point() for value in held.values())
             or not all(tuple(value.shape) in shapes for value in held.values())
         ):

@@ -21,19 +21,11 @@ _SKIPS_TOLERATED = 20
 
 
 def train_step(
-    module: nn.Module,
-    state: TrainingState,
-    groups: Objects,
-    labels: Tensor,
-    recipe: Recipe,
-    random: torch.Generator,
-    backward: Callable[[Tensor], None],
-    weights: Tensor | None = None,
-    *,
-    mixture: Mixture | None = None,
-    total: int | None = None,
+    module: nn.Module, state: TrainingState, groups: Objects, labels: Tensor, recipe: Recipe,
+    random: torch.Generator, backward: Callable[[Tensor], None], weights: Tensor | None = None, *,
+    mixture: Mixture | None = None, total: int | None = None,
     unsynchronized: Callable[[], AbstractContextManager] = nullcontext,
-) -> None:
+) -> None:  # fmt: skip
     """One pass of Algorithm 1's loop: K ascents of the critic, then one descent of the encoder and the heads.
 
     Args:
