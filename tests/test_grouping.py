@@ -127,7 +127,7 @@ def test_it_works_with_any_dataset_and_loader():
         (dict(num_objects=9, fold=1, batch_size=2, repetition=1.5), "between 0 and 1"),
         (dict(num_objects=9, fold=1, batch_size=2, world_size=3), "cannot be shared"),
         (dict(num_objects=9, fold=1, batch_size=4, rank=2, world_size=2), "rank=2"),
-        (dict(num_objects=9, fold=1, batch_size=10, drop_last=True), "leaves nothing"),
+        (dict(num_objects=9, fold=1, batch_size=10, drop_last=True), "leaves none of 9 groups"),
     ],
 )
 def test_arguments_that_cannot_work_get_a_sentence(arguments, message):

@@ -7,7 +7,7 @@ from agrlearn.seeding import derive_seed
 
 
 def test_a_negative_seed_gets_a_sentence():
-    with pytest.raises(RecipeError, match="from 0 on, got -1"):
+    with pytest.raises(RecipeError, match="of at least 0, got -1"):
         derive_seed(3, -1)
 
 

@@ -1,4 +1,4 @@
-"""The few kinds of error a user can meet; each message says what was expected, what came, and what to do."""
+"""The kinds of errors. Each message says what was expected, what was given, and what to do."""
 
 import difflib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ _LONGEST_NAME = 200
 
 
 class AgrLearnError(Exception):
-    """Something the user can mend; the command line prints it as one sentence."""
+    """Something that the user can fix; the command line prints it as one sentence."""
 
 
 class ShapeError(AgrLearnError, ValueError):
@@ -21,7 +21,7 @@ class DataError(AgrLearnError, ValueError):
 
 
 class ConversionError(AgrLearnError, ValueError):
-    """A model cannot be turned into an aggregated one as it is."""
+    """A model cannot be turned into an aggregated one."""
 
 
 class RecipeError(AgrLearnError, ValueError):
@@ -33,7 +33,7 @@ class RunError(AgrLearnError, RuntimeError):
 
 
 class TrainingError(AgrLearnError, RuntimeError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class NotFiniteError(AgrLearnError, ArithmeticError):
@@ -41,11 +41,11 @@ class NotFiniteError(AgrLearnError, ArithmeticError):
 
 
 class TheoryError(AgrLearnError, ValueError):
-    """A probability table, or what is asked of it, cannot be used."""
+    """A probability table, or an option of the theory functions, cannot be used."""
 
 
 class UnknownNameError(AgrLearnError, LookupError):
-    """A name that no catalogue holds."""
+    """A name that is not in a catalogue."""
 
 
 def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
@@ -57,7 +57,7 @@ def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
     """
     if name in catalogue:
         return catalogue[name]
-    if len(name) > _LONGEST_NAME:  # from a file of somebody's; to compare it would take long, too
+    if len(name) > _LONGEST_NAME:  # perhaps from a file; comparing long names is slow
         name = f"{name[:_LONGEST_NAME]}…"
     close = difflib.get_close_matches(name, catalogue, n=1)
     hint = f"did you mean {close[0]!r}? The" if close else "the"

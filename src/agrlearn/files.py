@@ -1,4 +1,4 @@
-"""Files that are whole or absent and never behind a link, and texts that are small or refused."""
+"""Atomic writes that never follow a link, and reads of bounded size."""
 
 import errno
 import json
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file to read its bytes; OSError for a pipe or a device, which could keep us waiting for ever."""
+    """Open a regular file to read bytes; OSError for a pipe or a device, which could block forever."""
     file = os.fdopen(os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -28,7 +28,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_small_text(path: Path) -> str:
-    """A text file of ours, which is never large; ValueError for any other, of which no more is read."""
+    """Read a text file; ValueError if it is larger than any file that agrlearn writes."""
     with open_regular(path) as file:
         content = file.read(_LARGEST_TEXT + 1)
     if len(content) > _LARGEST_TEXT:
@@ -37,20 +37,25 @@ def read_small_text(path: Path) -> str:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines of a small text; a last one that is still being written, or was cut off, is left out."""
+    """The lines of a small text file, without an incomplete last line."""
     return [line for line in read_small_text(path).splitlines(keepends=True) if line.endswith("\n")]
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text; ValueError if the text is not JSON, or is nested too deeply to be read."""
+    """Parse JSON; ValueError if the text is not JSON, or is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
+def read_json(path: Path) -> Any:
+    """Parse a small JSON file; ValueError if that fails."""
+    return parse_json(read_small_text(path))
+
+
 def to_json(value: Any) -> str:
-    """A JSON text, with null in place of NaN, which JSON does not have."""
+    """Format as JSON, with null for NaN, which JSON does not have."""
     return json.dumps(_without_nan(value), indent=1, allow_nan=False) + "\n"
 
 
@@ -63,18 +68,19 @@ def _without_nan(value: Any) -> Any:
 
 
 def write_atomically(path: Path, content: bytes | str | Iterable[str], *, keep: Path | None = None) -> None:
-    """Replace `path` by a new file in one instant: killed at any moment, the old file or the new one is there.
+    """Replace `path` by a new file atomically: if killed at any moment, the old file or the new one is there.
 
-    A link at `path` is replaced itself. What it points to, and other names of the old file, stay as they are.
+    A link at `path` is itself replaced. Its target, and other names of the old file, are not changed.
 
     Args:
-        content: all of it, or pieces of text that are written as they come.
-        keep: where the old file goes, instead of being lost; killed between the two, it is only there.
+        content: the content, or an iterable of its pieces.
+        keep: where the old file is moved; if killed between the two moves, it is only there.
     """
     draft = path.with_name(f".{path.name}.draft")
     try:
-        draft.unlink(missing_ok=True)  # left by a process that was killed, or put there to be written through
-        with _create(draft) as file:
+        draft.unlink(missing_ok=True)  # left by a killed process, or a link made by someone else
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY
+        with os.fdopen(os.open(draft, flags, 0o666), "wb") as file:
             file.writelines(_pieces(content))
             file.flush()
             os.fsync(file.fileno())
@@ -85,7 +91,7 @@ def write_atomically(path: Path, content: bytes | str | Iterable[str], *, keep: 
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(draft)):
-            error.filename, error.filename2 = str(path), None  # nobody knows the draft
+            error.filename, error.filename2 = str(path), None  # the user does not know the draft
         raise
     if os.name == "nt":
         return
@@ -99,21 +105,17 @@ def write_atomically(path: Path, content: bytes | str | Iterable[str], *, keep: 
 
 def _pieces(content: bytes | str | Iterable[str]) -> Iterator[bytes]:
     for piece in [content] if isinstance(content, bytes | str) else content:
-        # File names that are not UTF-8 come in as surrogates, and go out as the bytes they were.
+        # File names that are not UTF-8 contain surrogates, which become the original bytes again.
         yield piece.encode(errors="surrogateescape") if isinstance(piece, str) else piece
 
 
-def _create(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | _BINARY, 0o666), "wb")
-
-
 def resolve_output(path: Path) -> Path:
-    """Where a file goes that the user has named: through a link of theirs, but not through one in a run directory."""
+    """The path of a file that the user has named, with links resolved except in a run directory."""
     return path if (path.parent / "run.json").exists() else path.resolve()
 
 
 def write_output(path: Path, content: bytes | str | Iterable[str]) -> None:
-    """Write a file that the user has named, or into a pipe or device. Missing folders are made."""
+    """Write to a file that the user has named, or to a pipe or device. Missing folders are created."""
     path = resolve_output(path)
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
@@ -124,7 +126,7 @@ def write_output(path: Path, content: bytes | str | Iterable[str]) -> None:
 
 
 def open_own(path: Path) -> TextIO:
-    """Open a text file of ours to add to it; OSError if it is a link, has other names, or is not a regular file."""
+    """Open a text file to append to it; OSError if it is a link, has other names, or is not a regular file."""
     opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_LINK | _NO_WAIT, 0o666)
     file = os.fdopen(opened, "a", encoding="utf-8", errors="surrogateescape")
     about = os.fstat(opened)
@@ -135,14 +137,14 @@ def open_own(path: Path) -> TextIO:
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder, with its parents; a link is refused, since it could lead what is written out of its parent."""
+    """Create a folder and its parents; a link is refused, because it could point outside the parent."""
     if path.is_symlink():
-        raise OSError(errno.ELOOP, "This is a link, where a folder is expected", str(path))
+        raise OSError(errno.ELOOP, "Expected a folder, got a link", str(path))
     path.mkdir(parents=True, exist_ok=True)
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
-    """A table in Markdown; all columns but the first `texts` hold numbers, and are set to the right.
+    """Format a Markdown table; all columns except the first `texts` are right-aligned.
 
     >>> print(markdown_table(("fold", "error %"), [("1", "3.2")]), end="")
     | fold | error % |
@@ -154,7 +156,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, text
 
 
 def spreadsheet_cell(text: str) -> str:
-    """The text so that a spreadsheet shows it: what it would run as a formula gets an apostrophe in front.
+    """Escape text for a spreadsheet: what it would run as a formula gets an apostrophe in front.
 
     >>> spreadsheet_cell("=SUM(A1)"), spreadsheet_cell("-1"), spreadsheet_cell("cat")
     ("'=SUM(A1)", '-1', 'cat')
@@ -164,9 +166,9 @@ def spreadsheet_cell(text: str) -> str:
 
 @contextmanager
 def one_process_at_a_time(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Wait until no other process is within this block for the same folder, or raise BlockingIOError at once.
+    """Lock a folder within this block: wait for other processes, or with `wait=False` raise BlockingIOError.
 
-    The end of a process, however it comes, lets the next one in. On Windows there are no such locks.
+    The lock ends with its process, even if that is killed. On Windows nothing is locked.
     """
     if os.name == "nt":
         yield
@@ -180,7 +182,7 @@ def one_process_at_a_time(folder: Path, *, wait: bool = True) -> Iterator[None]:
         except BlockingIOError:
             raise
         except OSError:
-            pass  # a file system that has no locks
+            pass  # the file system does not support locks
         yield
     finally:
         os.close(held)

@@ -1,6 +1,7 @@
-"""Objects become groups: `fold` objects that one network pass classifies jointly."""
+"""Groups: `fold` objects that one network pass classifies jointly."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
 
 import torch
@@ -14,7 +15,7 @@ Objects: TypeAlias = Tensor | Mapping[str, Tensor]
 """A Tensor, or a mapping of Tensors with equal first dimension (token models)."""
 
 TOKEN_TYPES = (torch.int32, torch.int64)
-"""What a Tensor (objects, length) of tokens is made of: the types that an embedding takes."""
+"""The types of tokens: those that an embedding takes."""
 
 
 def map_objects(function: Callable[[Tensor], Tensor], objects: Objects) -> Objects:
@@ -25,7 +26,7 @@ def map_objects(function: Callable[[Tensor], Tensor], objects: Objects) -> Objec
 
 
 def first_tensor(objects: Objects) -> Tensor:
-    """The tensor itself, or the mapping's first one: what tells the count and the device."""
+    """The tensor itself, or the first one of the mapping."""
     return objects if isinstance(objects, Tensor) else next(iter(_mapping(objects).values()))
 
 
@@ -91,20 +92,21 @@ def replicate(objects: Objects, fold: int) -> Objects:
     return map_objects(lambda tensor: tensor.unsqueeze(1).expand(-1, fold, *tensor.shape[1:]), objects)
 
 
+@dataclass(eq=False)
 class GroupBatchSampler(Sampler[list[int]]):
     """Batches of groups for any map-style Dataset: an epoch is one group for every object.
 
-    Each slot walks its own permutation of the objects, so every object passes once per slot and epoch, beside other
-    objects each time. A batch is `batch_size * fold` indices with a group's slots side by side, so that
-    `group(batch, fold)` restores the groups. The order depends on `seed` and the epoch alone.
+    Each slot follows its own permutation of the objects, so every object occurs once per slot and epoch, with other
+    objects each time. A batch is `batch_size * fold` indices with a group's slots next to each other, so that
+    `group(batch, fold)` restores the groups. The order depends only on `seed` and the epoch.
 
     Args:
         num_objects: the size of the data set, N in the paper.
         fold: objects per group, n in the paper.
-        batch_size: groups per batch over all ranks, m in the paper. A last batch of a single group joins the one
-            before it, since batch normalisation cannot train on one; so does one with fewer groups than ranks.
-        repetition: the probability that a group holds its first object in every slot. The other slots then no longer
-            pass every object exactly once.
+        batch_size: groups per batch over all ranks, m in the paper. A last batch of a single group is added to the one
+            before it, because batch normalisation cannot train on one; so is one with fewer groups than ranks.
+        repetition: the probability that a group has its first object in every slot. The other slots then no longer
+            see every object exactly once.
         drop_last: leave out a last batch that is not full.
         rank, world_size: this process takes its share of the groups of every batch.
 
@@ -113,45 +115,37 @@ class GroupBatchSampler(Sampler[list[int]]):
     [4, 6]
     """
 
-    def __init__(
-        self,
-        num_objects: int,
-        fold: int,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        repetition: float = 0.0,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        _check_fold(fold)
-        if num_objects < 1:
-            raise ShapeError("expected at least one object, got an empty data set")
-        if fold > num_objects:
-            raise ShapeError(f"fold={fold} is larger than the data set of {num_objects} objects; pass a smaller fold")
-        if batch_size < world_size or world_size < 1:
-            raise ShapeError(f"batch_size={batch_size} groups cannot be shared by world_size={world_size} processes")
-        if num_objects < world_size:
-            raise ShapeError(f"{num_objects} objects are too few for world_size={world_size} processes")
-        if not 0 <= rank < world_size:
-            raise ShapeError(f"rank={rank} is not one of the world_size={world_size} processes")
-        if not 0.0 <= repetition <= 1.0:
-            raise ShapeError(f"repetition is a probability between 0 and 1, got {repetition}")
-        if drop_last and batch_size > num_objects:
-            raise ShapeError(f"batch_size={batch_size} with drop_last=True leaves nothing of {num_objects} groups")
-        self.num_objects = num_objects
-        self.fold = fold
-        self.batch_size = batch_size
-        self.seed = seed
-        self.repetition = repetition
-        self.drop_last = drop_last
-        self.rank = rank
-        self.world_size = world_size
-        self.epoch = 0
+    num_objects: int
+    fold: int
+    batch_size: int
+    _: KW_ONLY
+    seed: int = 0
+    repetition: float = 0.0
+    drop_last: bool = False
+    rank: int = 0
+    world_size: int = 1
+    epoch: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        _check_fold(self.fold)
+        count, size, ranks = self.num_objects, self.batch_size, self.world_size
+        for wrong, message in (
+            (count < 1, "expected at least one object, got an empty data set"),
+            (self.fold > count, f"fold={self.fold} is larger than the data set of {count} objects; use a smaller fold"),
+            (size < ranks or ranks < 1, f"batch_size={size} groups cannot be shared by world_size={ranks} processes"),
+            (count < ranks, f"{count} objects are too few for world_size={ranks} processes"),
+            (not 0 <= self.rank < ranks, f"rank={self.rank} is not one of the world_size={ranks} processes"),
+            (not 0 <= self.repetition <= 1, f"repetition is a probability between 0 and 1, got {self.repetition}"),
+            (
+                self.drop_last and size > count,
+                f"batch_size={size} with drop_last=True leaves none of {count} groups",
+            ),
+        ):
+            if wrong:
+                raise ShapeError(message)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order the next iteration follows."""
+        """Choose the epoch for the next iteration."""
         self.epoch = epoch
 
     def order(self) -> Tensor:
@@ -165,36 +159,32 @@ class GroupBatchSampler(Sampler[list[int]]):
         return groups
 
     def batches(self, start: int = 0) -> Iterator[Tensor]:
-        """This rank's batches from step `start` on, each as a flat Tensor of indices."""
+        """This rank's batches, beginning with step `start`, each as a flat Tensor of indices."""
         groups = self.order()
-        last = len(self) - 1
-        for step in range(start, last + 1):
+        for step in range(start, len(self)):
             first = step * self.batch_size
-            end = first + self.batch_size
-            if step == last and not self.drop_last:
-                end = self.num_objects
-            yield groups[first:end].tensor_split(self.world_size)[self.rank].flatten()
+            batch = groups[first : first + self.groups_at(step)]
+            yield batch.tensor_split(self.world_size)[self.rank].flatten()
 
     def groups_at(self, step: int) -> int:
-        """How many groups the batch of a step has on all ranks together."""
+        """The number of groups in the batch of a step on all ranks together."""
         if step < len(self) - 1 or self.drop_last:
             return self.batch_size
         return self.num_objects - step * self.batch_size
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in self.batches():
-            yield batch.tolist()
+        return (batch.tolist() for batch in self.batches())
 
     def __len__(self) -> int:
         full, rest = divmod(self.num_objects, self.batch_size)
         if self.drop_last:
             return full
-        # A last batch with fewer groups than ranks joins the one before it, so that no rank is left without any.
+        # A last batch with fewer groups than ranks is added to the one before it, so that every rank has some.
         return max(1, full + (rest >= max(2, self.world_size)))
 
 
 def _mapping(objects: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The objects themselves, if they are a mapping of Tensors: arrays and lists are easily passed instead."""
+    """Return the objects if they are a mapping of Tensors; arrays and lists are refused."""
     held = objects.values() if isinstance(objects, Mapping) else [objects]
     for wrong in held:
         if not isinstance(wrong, Tensor):
@@ -207,4 +197,4 @@ def _mapping(objects: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 
 def _check_fold(fold: int) -> None:
     if fold < 1:
-        raise ShapeError(f"fold is the number of objects in a group and at least 1, got {fold}")
+        raise ShapeError(f"expected a fold (objects per group) of at least 1, got {fold}")

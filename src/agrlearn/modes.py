@@ -1,4 +1,4 @@
-"""Eval mode for a while, or in a second view of a module; the module itself stays as it is."""
+"""Eval mode for a block, or in a second view of a module; the module itself does not change."""
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +14,13 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @contextmanager
 def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Within this block the modules are in eval mode; afterwards each is in its own mode again.
+    """Put the modules into eval mode within this block, and each back into its own mode afterwards.
 
-    A normalisation that its user keeps frozen while the network around it trains stays frozen so. Only for modules
-    that no other thread uses at the time; `eval_view` is for all others.
+    So a frozen normalisation in a network that trains stays frozen. Only for modules that no other thread uses;
+    otherwise use `eval_view`.
 
     Args:
-        modules: a network's `modules()`, or some others with every module before its own parts.
+        modules: such as a network's `modules()`, with every module before its submodules.
     """
     modes = [(module, module.training) for module in modules]
     # Through eval() and train(), not by the flag alone: some layers prepare their weights there.
@@ -36,32 +36,32 @@ def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def eval_view(module: Module) -> Module:
-    """The module in eval mode: itself where it is so already, or else a view of it; its own modes do not change.
+    """The module itself if it is in eval mode, or else a view of it in eval mode; the module does not change.
 
     >>> layers = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
     >>> view = eval_view(layers)
     >>> view.training, layers.training, view[0].weight is layers[0].weight
     (False, True, True)
     """
-    return view(module).eval() if any(part.training for part in module.modules()) else module
+    return view(module).eval() if any(submodule.training for submodule in module.modules()) else module
 
 
 def view(module: Module, replaced: Mapping[Any, Tensor] | None = None) -> Module:
-    """A second tree of modules over the same tensors, whose modes and attributes are its own.
+    """Copy the tree of modules, with its modes and attributes, but share the tensors.
 
     Args:
-        replaced: tensors of the module that are others in the view.
+        replaced: tensors of the module, each with the one that replaces it in the view.
     """
     others = {id(tensor): other for tensor, other in (replaced or {}).items()}
     shared = {}
-    for part in module.modules():
-        for held in (*part._parameters.values(), *part._buffers.values(), *vars(part).values()):
-            if isinstance(held, Tensor):
-                shared[id(held)] = others.get(id(held), held)
+    for submodule in module.modules():
+        for value in (*submodule._parameters.values(), *submodule._buffers.values(), *vars(submodule).values()):
+            if isinstance(value, Tensor):
+                shared[id(value)] = others.get(id(value), value)
     try:
         return copy.deepcopy(module, shared)
-    except Exception as error:  # parts that somebody else wrote may refuse in any way
+    except Exception as error:  # modules of other libraries may raise anything
         raise ConversionError(
-            f"{type(module).__name__} cannot be copied ({error}), so it cannot be run in eval mode while it stays in "
-            "train mode; call its eval() first"
+            f"{type(module).__name__} cannot be copied ({error}), so it cannot run in eval mode while it is in train "
+            "mode; call its eval() first"
         ) from error

@@ -1,4 +1,4 @@
-"""What the processes of one run (ranks) tell each other. On a single process nothing is sent and nothing changes."""
+"""Communication between the processes of one run (ranks). With a single process nothing is sent or changed."""
 
 import functools
 import signal
@@ -15,16 +15,16 @@ from torch.overrides import TorchFunctionMode
 
 from agrlearn.errors import RunError
 
-_WORDS_OF_BACKENDS = ("gloo", "nccl", "connection", "peer", "socket", "timed out")
+_BACKEND_ERROR_WORDS = ("gloo", "nccl", "connection", "peer", "socket", "timed out")
 
 
 def world_size() -> int:
-    """How many processes train together: those of torch.distributed, or this one alone."""
+    """The number of processes of torch.distributed; 1 if it is not used."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def rank() -> int:
-    """The number of this process among them; 0 writes the files and is_main_process."""
+    """The number of this process; 0 writes the files."""
     return distributed.get_rank() if world_size() > 1 else 0
 
 
@@ -36,52 +36,40 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 
 
 def any_rank(flag: bool, device: torch.device) -> bool:
-    """Whether one of the ranks says so; all of them must ask."""
+    """Whether the flag is set on any rank; all ranks must call this."""
     return bool(sum_over_ranks(torch.tensor(float(flag), device=device)) > 0)
 
 
-def broadcast(value: Any) -> Any:
-    """Rank 0's value, on every rank; an exception is raised on all of them."""
-    if world_size() > 1:
-        box = [value]
-        distributed.broadcast_object_list(box, src=0)
-        value = box[0]
-    if isinstance(value, Exception):
-        raise value
-    return value
-
-
 def on_rank_zero(action: Callable[[], Any]) -> Any:
-    """What `action` gave on rank 0, on every rank; if it failed there, it fails everywhere."""
-    if rank() > 0:
-        return broadcast(None)
-    try:
-        value = action()
-    except Exception as error:
-        if world_size() > 1:
-            broadcast(error)
-        raise
-    return broadcast(value)
+    """Run `action` on rank 0 and return its result on every rank; if it fails there, it fails everywhere."""
+    if world_size() == 1:
+        return action()
+    result: list[Any] = [None]
+    if rank() == 0:
+        try:
+            result = [action()]
+        except Exception as error:
+            result = [error]
+    distributed.broadcast_object_list(result, src=0)
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]
 
 
 def row_counts(count: int, device: torch.device) -> list[int]:
-    """How many rows each rank has; this one has `count`."""
-    if world_size() == 1:
-        return [count]
-    mine = torch.tensor([count], device=device)
-    counts = [torch.zeros_like(mine) for _ in range(world_size())]
-    distributed.all_gather(counts, mine)
-    return [int(count) for count in counts]
+    """The number of rows on each rank; this one has `count`."""
+    counts = torch.zeros(world_size(), dtype=torch.int64, device=device)
+    counts[rank()] = count
+    return sum_over_ranks(counts).tolist()
 
 
 def gather_rows(rows: Tensor, counts: list[int]) -> Tensor:
-    """Every rank's rows, in the order of the ranks, with a gradient that comes back from all of them.
-
-    Args:
-        rows: (rows, ...).
-        counts: what `row_counts` says.
-    """
-    return rows if len(counts) == 1 else _GatherRows.apply(rows, counts)
+    """Every rank's (rows, ...), in the order of the ranks, with the gradients of all ranks; `counts`: `row_counts`."""
+    if len(counts) == 1:
+        return rows
+    before, after = sum(counts[: rank()]), sum(counts[rank() + 1 :])
+    # The other ranks' rows are zeros here, so that the sum over the ranks gathers all rows.
+    return _SumOverRanks.apply(F.pad(rows, (0, 0) * (rows.ndim - 1) + (before, after)))
 
 
 def gather_own(rows: Tensor, counts: list[int]) -> Tensor:
@@ -89,32 +77,12 @@ def gather_own(rows: Tensor, counts: list[int]) -> Tensor:
     if len(counts) == 1:
         return rows
     before = sum(counts[: rank()])
-    everything = _gathered(rows.detach(), counts)
+    everything = gather_rows(rows.detach(), counts)
     return torch.cat([everything[:before], rows, everything[before + len(rows) :]])
 
 
-def _gathered(rows: Tensor, counts: list[int]) -> Tensor:
-    # Equal shapes, which not every backend can do without.
-    padded = F.pad(rows, (0, 0) * (rows.ndim - 1) + (0, max(counts) - len(rows))).contiguous()
-    parts = [torch.empty_like(padded) for _ in counts]
-    distributed.all_gather(parts, padded)
-    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
-
-
-class _GatherRows(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, rows: Tensor, counts: list[int]) -> Tensor:
-        before = sum(counts[: rank()])
-        context.mine = slice(before, before + len(rows))
-        return _gathered(rows, counts)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return sum_over_ranks(gradient.contiguous())[context.mine], None
-
-
 class _SumOverRanks(torch.autograd.Function):
-    """A sum whose gradient is the sum of the ranks' gradients."""
+    """A sum over the ranks whose gradient is the sum of the ranks' gradients."""
 
     @staticmethod
     def forward(context: Any, values: Tensor) -> Tensor:
@@ -127,46 +95,45 @@ class _SumOverRanks(torch.autograd.Function):
 
 @contextmanager
 def explain_lost_ranks(kept: bool) -> Iterator[None]:
-    """Within this block, a rank that died is told in a sentence; `kept` says whether there are checkpoints."""
+    """Within this block, raise a `RunError` if another rank dies; `kept` says whether there are checkpoints."""
     if world_size() == 1:
         yield
         return
-    goes_on = "it goes on from the last checkpoint" if kept else "it starts over"
+    then = "resume from the last checkpoint" if kept else "start over"
     lost = RunError(
-        f"a process of this run has died, was stopped or cannot be reached; start the same command again and {goes_on}"
+        f"a process of this run died, was stopped or cannot be reached; run the same command again to {then}"
     )
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise lost
 
-    # A launcher ends the other ranks by this signal, often before they have missed the one that died.
-    by_default = threading.current_thread() is threading.main_thread() and (
-        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    )
-    if by_default:
+    # A launcher stops the other ranks by this signal, often before they notice the one that died.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    handles_signal = in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if handles_signal:
         signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except RuntimeError as error:
-        if error is not lost and any(word in str(error).lower() for word in _WORDS_OF_BACKENDS):
+        if error is not lost and any(word in str(error).lower() for word in _BACKEND_ERROR_WORDS):
             raise lost from error
         raise
     finally:
-        if by_default:
+        if handles_signal:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
 def synchronized_batch_norm(network: nn.Module) -> Iterator[None]:
-    """Within this block, batch normalisation takes mean and variance over the batches of all ranks.
+    """Within this block, batch normalisation computes mean and variance over the batches of all ranks.
 
-    torch's own SyncBatchNorm does not run on CPUs; this does, and the network keeps its layers, with whatever else they
-    do (timm's hold their activation as well).
+    torch's SyncBatchNorm does not run on CPUs. This does, and keeps the network's layers, some of which do more than
+    normalise (timm's include their activation).
     """
     layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     if world_size() == 1:
         layers = []
-    own = [vars(layer).get("forward") for layer in layers]  # of the layer itself, which its user may have given it
+    own = [vars(layer).get("forward") for layer in layers]  # set on the layer itself
     for layer in layers:
         layer.forward = functools.partial(_over_ranks, layer.forward)  # type: ignore[method-assign]
     try:

@@ -1,4 +1,4 @@
-"""Randomness that can be replayed: every stream is derived from a few integers and nothing else."""
+"""Reproducible randomness: every random stream is derived from a few integers and nothing else."""
 
 import threading
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from agrlearn.errors import RecipeError
 
 
 def derive_seed(*keys: int) -> int:
-    """A seed for one purpose, from the integers that name it, such as (seed, epoch, step).
+    """Derive a seed from integers such as (seed, epoch, step).
 
-    Zeros at the end do not count: (5,) and (5, 0) give one seed, so streams that must differ start counting at 1.
+    Trailing zeros are ignored: (5,) and (5, 0) give the same seed, so streams that must differ start counting at 1.
 
     >>> derive_seed(0, 1, 2) == derive_seed(0, 1, 2)
     True
@@ -21,7 +21,7 @@ def derive_seed(*keys: int) -> int:
     False
     """
     if min(keys) < 0:
-        raise RecipeError(f"a seed is a whole number from 0 on, got {min(keys)}")
+        raise RecipeError(f"expected a seed that is a whole number of at least 0, got {min(keys)}")
     # torch takes 63 bits on every device; numpy's hash keeps streams of neighbouring keys independent.
     return int(numpy.random.SeedSequence(keys).generate_state(1, numpy.uint64)[0] >> 1)
 
@@ -37,9 +37,9 @@ _CPU = torch.device("cpu")
 
 @contextmanager
 def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
-    """Within this block torch's own streams, those of initial weights and of layers such as dropout, start at `seed`.
+    """Within this block, torch's global streams (of initial weights, dropout and so on) start at `seed`.
 
-    Afterwards they go on as if nothing had been drawn. There is one such stream for all threads, so these take turns.
+    Afterwards they continue as if nothing had been drawn. All threads share these streams, so they take turns.
     """
     with _TURN, keep_streams(device):
         seed_torch(seed, device)
@@ -48,8 +48,8 @@ def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
 
 @contextmanager
 def keep_streams(device: torch.device = _CPU) -> Iterator[None]:
-    """After this block torch's own streams, on the CPU and on `device`, go on where they were before it."""
-    # fork_rng of no device alone is quick; for others it needs their number.
+    """After this block, torch's global streams on the CPU and on `device` continue where they were before it."""
+    # fork_rng is quick if it is given the devices.
     others = [] if device.type == "cpu" else [torch.get_device_module(device).current_device()]
     kept = torch.random.fork_rng(others, device_type=device.type if others else "cuda")
     with _TURN:
@@ -62,9 +62,9 @@ def keep_streams(device: torch.device = _CPU) -> Iterator[None]:
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """Seed torch's own streams on the CPU and on `device`.
+    """Seed torch's global streams on the CPU and on `device`.
 
-    Not by torch.manual_seed: for each kind of device that is not there it writes down the stack, about a millisecond.
+    torch.manual_seed takes about a millisecond longer: it records the stack for each kind of device that is missing.
     """
     with _TURN:
         torch.default_generator.manual_seed(seed)

@@ -321,7 +321,7 @@ def test_evaluate_tells_the_speed_and_the_cost_of_the_samples_that_it_averages(t
         (["train", "TABLE", "--net.width", "wide"], "--net.width takes a value like 128"),
         (["train", "TABLE", "--net.width", "0"], "width of mlp is a whole number from 1 up, got 0"),
         (["train", "TABLE", "--net.noise", "-1"], "noise of mlp is a standard deviation from 0 up, got -1"),
-        (["train", "TABLE", "--validation-fraction", "1.5"], "share from 0 up to 1"),
+        (["train", "TABLE", "--validation-fraction", "1.5"], "at least 0 and below 1, got 1.5"),
         (["train", "TABLE", "--run-dir", "TABLE"], "is a file"),
         (["train", "TABLE", "--run-dir", "/proc/nowhere"], "/proc/nowhere"),
         (["train", "TABLE", "--foldd", "2"], "Did you mean --fold?"),

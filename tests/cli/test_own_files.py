@@ -2,13 +2,11 @@
 
 import csv
 import json
-import math
 import re
 import shlex
 
 import numpy
 import pytest
-import torch
 from PIL import Image
 
 from agrlearn.data.datasets import open_source
@@ -20,21 +18,12 @@ from agrlearn.networks.outside import build_outside
 from agrlearn.runs.run import Run
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
-from tests.cli.commands import OWN, call, write_images
+from tests.cli.commands import OWN, call
+from tests.data.files import BAD, GOOD, REVIEWS, write_images, write_rows
 from tests.networks import foreign
 from tests.runs.notes import read_note
 
 FAST = ["--epochs", "2", "--batch-size", "8", "--learning-rate", "0.02"]
-
-
-def write_rows(path, header, rows):
-    with path.open("w", newline="") as file:
-        table = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-        table.writerows([header, *rows])
-
-
-GOOD, BAD = "a fine and moving film", "a dull and empty plot"
-REVIEWS = [(GOOD, "pos"), (BAD, "neg")] * 10
 
 
 def test_a_folder_of_class_folders_from_training_to_named_predictions(tmp_path, capsys):
@@ -53,46 +42,6 @@ def test_a_folder_of_class_folders_from_training_to_named_predictions(tmp_path, 
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 2
 
 
-def test_folders_called_train_and_test_are_the_parts(tmp_path):
-    write_images(tmp_path / "train", count=4)
-    write_images(tmp_path / "test", count=2)
-    source = open_source(str(tmp_path), image_size=8)
-    assert len(source.labelled(source.train)) == 8
-    assert len(source.labelled(source.test)) == 4
-    (tmp_path / "test" / "dog").rename(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere").rename(tmp_path / "test" / "fox")
-    with pytest.raises(DataError, match="no images of the class 'dog'"):
-        open_source(str(tmp_path))
-
-
-@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("TRAIN", "val")])
-def test_the_parts_are_found_however_they_are_written_and_what_stands_beside_them_is_told(tmp_path, train, test):
-    write_images(tmp_path / train, count=4)
-    write_images(tmp_path / test, count=2)
-    write_images(tmp_path / "validation", count=1)
-    source = open_source(str(tmp_path), image_size=8)
-    assert (source.class_names, len(source.test.objects)) == (("cat", "dog"), 4)
-    assert source.remarks == (f"beside {train} and {test}, validation is not read",)
-
-
-def test_half_of_train_and_test_is_no_class_but_a_class_may_be_called_train(tmp_path):
-    write_images(tmp_path / "half" / "train", count=2)
-    with pytest.raises(DataError, match=r"of train and test \(or val\) only this one; add the other, or give .*train"):
-        open_source(str(tmp_path / "half"))
-    write_images(tmp_path / "vehicles", classes=("train", "tram"), count=2)
-    assert open_source(str(tmp_path / "vehicles")).class_names == ("train", "tram")
-
-
-def test_grey_images_of_16_bits_keep_their_shades(tmp_path):
-    for name in ("dark", "light"):
-        (tmp_path / name).mkdir()
-        ramp = numpy.arange(4096, dtype=numpy.uint16).reshape(64, 64) * 16
-        Image.fromarray(ramp if name == "dark" else ramp[::-1].copy()).save(tmp_path / name / "ramp.png")
-    objects = open_source(str(tmp_path), image_size=64).train.objects
-    assert objects[0, 0].flatten().tolist() == [value * 16 // 256 for value in range(4096)]
-    assert torch.equal(objects[1], objects[0].flip(1))
-
-
 def test_broken_images_are_named_or_left_out_and_listed(tmp_path, capsys):
     write_images(tmp_path / "pets")
     broken = tmp_path / "pets" / "cat" / "broken.png"
@@ -103,23 +52,6 @@ def test_broken_images_are_named_or_left_out_and_listed(tmp_path, capsys):
     assert call(*command, "--skip-bad") == 0
     assert "left out 1" in capsys.readouterr().out
     assert "broken.png" in (tmp_path / "run" / "left_out.tsv").read_text()
-
-
-def test_a_picture_that_would_fill_the_memory_is_refused(tmp_path):
-    write_images(tmp_path, count=2)
-    Image.new("1", (20_000, 20_000)).save(tmp_path / "cat" / "huge.png")
-    with pytest.raises(DataError, match=r"huge\.png cannot be read"):
-        open_source(str(tmp_path))
-
-
-def test_an_empty_class_and_an_empty_folder_get_a_sentence(tmp_path):
-    write_images(tmp_path / "pets", count=2)
-    (tmp_path / "pets" / "eel").mkdir()
-    with pytest.raises(DataError, match="eel holds no png, jpeg or webp images"):
-        open_source(str(tmp_path / "pets"))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="none of the kinds"):
-        open_source(str(tmp_path / "empty"))
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
@@ -166,79 +98,6 @@ def test_numbers_in_a_table_keep_their_columns(tmp_path, capsys):
     assert "no column 'a', which the network was trained on" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message", "left_out"),
-    [
-        ("a.csv", b"x,label\n1,a\nhuh,b\n3,a\n4,b\n", r"row 3: the column 'x' holds 'huh'", 1),
-        ("a.csv", b"x,label\n1,a\ninf,b\n3,a\n4,b\n", r"row 3: the column 'x' holds 'inf'", 1),
-        ("a.csv", b"x,label\n1,a\n2\n3,b\n", r"row 3: 1 cells instead of 2", 1),
-        ("a.csv", b"x,label\n1,a\n2,\n3,b\n", r"row 3: the column 'label' is empty", 1),
-        ("a.csv", b"text,label\nso good,a\nso b\xffd,b\nso fine,b\n", r"row 3: the text is not UTF-8", 1),
-        ("a.csv", b"text,label\nso good,a\n,b\nso fine,b\n", r"row 3: the column 'text' holds no text", 1),
-        (
-            "a.jsonl",
-            b'{"x": 1, "y": 0}\n{"x": 2}\n{"x": 3, "y": 1}\n',
-            r"row 2: not a JSON object with the same names",
-            1,
-        ),
-        (
-            "a.tsv",
-            b'text\tlabel\nso good\ta\n"So it goes\ta\nso bad\tb\nas "ever"\ta\n',
-            r"row 3: it goes on to row 5; is a quot",
-            1,
-        ),
-        ("a.csv", b"1,2\n3,4\n", r"has no header: its first row is 1, 2", None),
-        ("a.csv", b"", r"is empty", None),
-        ("a.csv", b"x,label\n", r"is empty", None),
-        ("a.csv", b"label\na\nb\n", r"no column beside the label", None),
-        ("a.parquet", b"no table", r"cannot be read as a parquet file", None),
-    ],
-)
-def test_bad_tables_get_a_sentence_with_file_and_row(name, content, message, left_out, tmp_path):
-    file = tmp_path / name
-    file.write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
-        open_source(str(file))
-    assert name in str(caught.value)
-    if left_out is not None:
-        source = open_source(str(file), skip_bad=True)
-        assert len(source.bad) == left_out
-        assert len(source.labelled(source.train)) >= 1
-
-
-@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
-def test_row_numbers_are_no_feature(name, tmp_path):
-    write_rows(tmp_path / "t.csv", [name, "a", "label"], [[0, 1.5, "x"], [1, 2.5, "y"]])
-    source = open_source(str(tmp_path / "t.csv"))
-    assert source.train.objects.tolist() == [[1.5], [2.5]]
-    assert f"left out: {name!r}, as pandas calls row numbers" in source.remarks[0]
-
-
-def test_a_table_to_predict_may_have_an_empty_label_column(tmp_path):
-    write_rows(tmp_path / "t.csv", ["a", "label"], [[1.5, "x"], [2.5, "y"]])
-    preparation = open_source(str(tmp_path / "t.csv")).preparation
-    write_rows(tmp_path / "new.csv", ["a", "label"], [[3.5, ""], [4.5, " "]])
-    assert open_source(str(tmp_path / "new.csv"), preparation=preparation).unseen.objects.tolist() == [[3.5], [4.5]]
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_label_that_is_not_a_number_is_missing(kind, tmp_path):
-    file = tmp_path / f"t.{kind}"
-    labels = [1.0, 0.0, math.nan, None]
-    if kind == "jsonl":
-        file.write_text("".join(json.dumps({"x": 1, "label": label}) + "\n" for label in labels))
-    else:
-        import pyarrow
-        from pyarrow import parquet
-
-        parquet.write_table(pyarrow.table({"x": [1, 2, 3, 4], "label": labels}), file)
-    with pytest.raises(DataError, match="row 3: the column 'label' is empty"):
-        open_source(str(file))
-    source = open_source(str(file), skip_bad=True)
-    assert source.labelled(source.train).class_names == ("0.0", "1.0")
-    assert [bad.where for bad in source.bad] == ["row 3", "row 4"]
-
-
 def test_labels_do_not_matter_to_prediction(tmp_path):
     write_rows(tmp_path / "t.csv", ["x", "label"], [[number, "ab"[number % 2]] for number in range(20)])
     run = tmp_path / "run"
@@ -252,11 +111,6 @@ def test_labels_do_not_matter_to_prediction(tmp_path):
         assert call("predict", run, tmp_path / f"{name}.csv", "--skip-bad") == 0
         found.append((tmp_path / "predictions.csv").read_text())
     assert len(set(found)) == 1
-
-
-def test_a_long_text_is_read(tmp_path):
-    write_rows(tmp_path / "t.csv", ["text", "label"], [["word " * 50_000, "x"], ["so short", "y"]])
-    assert open_source(str(tmp_path / "t.csv")).train.objects.shape == (2, 50_000)
 
 
 def test_unknown_columns_name_the_closest(tmp_path, capsys):
@@ -292,13 +146,6 @@ def test_predictions_name_the_files_that_they_are_of(tmp_path):
         files = [str(file) for file in sorted(folder.rglob("*.*"))]
         assert found == {file: str(number) for number, file in enumerate(files) if file != str(broken)}
         assert (tmp_path / "p.left_out.tsv").read_text().startswith(f"{broken}\t")
-
-
-def test_some_of_every_class_is_left_to_train_on(tmp_path):
-    write_rows(tmp_path / "t.csv", ["x", "label"], [[1, "a"], [2, "a"], [3, "b"], [4, "b"], [5, "b"]])
-    for fraction in (0.01, 0.5, 0.8, 0.99):
-        for part in open_source(str(tmp_path / "t.csv")).split(fraction):
-            assert part.labels.bincount(minlength=2).min() >= 1
 
 
 def test_sentences_are_not_given_to_a_network_of_vectors(tmp_path, capsys):
@@ -396,7 +243,7 @@ def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys,
     fast = ("--epochs", 1, "--fold", 1, "--no-report")
     assert call("train", "digits", "--run-dir", "named", *fast) == 0
     out = capsys.readouterr().out
-    assert "digits: the data set of that name is read, not the folder here; for that, give ./digits" in out
+    assert "digits: this is the data set of that name, not the folder here; to use the folder, write ./digits" in out
     assert "10 classes" in out
     assert read_note(tmp_path / "named")["source"] == "digits"
     assert call("report", "named", "--no-dial") == 0
@@ -407,7 +254,7 @@ def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys,
     assert call("train", "./digits", "--run-dir", "own", *fast) == 0
     out = capsys.readouterr().out
     assert "10 objects of 2 classes" in out
-    assert "is read" not in out
+    assert "data set of that name" not in out
     assert read_note(tmp_path / "own")["source"] == str(tmp_path / "digits")
     assert call("evaluate", "own", "./digits") == 0
     assert "2 held-out objects of ./digits" in capsys.readouterr().out
@@ -431,26 +278,3 @@ def test_a_file_that_cannot_be_run_gets_a_sentence(tmp_path, capsys):
     (tmp_path / "own.py").write_text("def make_model(:")
     assert call("train", "digits", "--network", f"{tmp_path / 'own.py'}:make_model") == 2
     assert "own.py cannot be run (SyntaxError" in capsys.readouterr().err
-
-
-def test_objects_become_the_same_objects_when_they_are_read_again(tmp_path):
-    write_rows(tmp_path / "t.csv", ["review", "label"], REVIEWS)
-    first = open_source(str(tmp_path / "t.csv"))
-    write_rows(tmp_path / "other.csv", ["review", "label"], [("plot and film", "neg"), *REVIEWS[:2]])
-    again = open_source(str(tmp_path / "other.csv"), preparation=first.preparation)
-    assert torch.equal(again.train.objects[1:], first.train.objects[:2])
-
-
-def test_photographs_are_read_as_the_camera_was_held(tmp_path):
-    from agrlearn.data.images import read_image_folder
-
-    upright = numpy.zeros((8, 8, 3), dtype=numpy.uint8)
-    upright[:4] = 255  # bright above
-    for number in range(2):
-        (tmp_path / "pets" / f"class {number}").mkdir(parents=True)
-    Image.fromarray(upright).save(tmp_path / "pets" / "class 0" / "upright.png")
-    turned, orientation = Image.fromarray(numpy.rot90(upright)), Image.Exif()
-    orientation[0x0112] = 6  # to be turned clockwise by whoever shows it
-    turned.save(tmp_path / "pets" / "class 1" / "turned.png", exif=orientation)
-    one, other = read_image_folder(tmp_path / "pets", size=8).train.objects
-    assert torch.equal(one, other)

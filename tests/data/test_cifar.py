@@ -109,7 +109,7 @@ def test_a_hostile_pickle_is_refused_and_not_run(tmp_path):
     files, _ = cifar10_files()
     files["data_batch_3"] = pickle.dumps({"data": Bomb(), "labels": [0]}, protocol=2)
     lay_out(tmp_path, CIFAR_10, files, packed=False)
-    with pytest.raises(DataError, match=r"data_batch_3 is no pickle of plain arrays .* asks for .*open"):
+    with pytest.raises(DataError, match=r"data_batch_3 is not a pickle of plain arrays .* asks for .*open"):
         read_cifar(pinned(CIFAR_10, files), tmp_path)
     assert not (tmp_path / "exploded").exists()
 
@@ -117,8 +117,8 @@ def test_a_hostile_pickle_is_refused_and_not_run(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("data_batch_2", b"no pickle", "data_batch_2 is no pickle"),
-        ("data_batch_2", python2_pickle([1, 2]), "holds no dictionary"),
+        ("data_batch_2", b"no pickle", "data_batch_2 is not a pickle"),
+        ("data_batch_2", python2_pickle([1, 2]), "is not a pickled dictionary"),
         ("data_batch_2", python2_pickle({"labels": [1]}), "expected 3072 bytes an image"),
         ("test_batch", python2_pickle({"data": numpy.zeros((1, 3072), "u1"), "labels": [10]}), "a label below 10"),
         ("test_batch", python2_pickle({"data": numpy.zeros((2, 3071), "u1"), "labels": [1, 1]}), "3072 bytes"),

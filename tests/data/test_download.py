@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agrlearn.data.archives import check_file
-from agrlearn.data.download import DownloadError, download
+from agrlearn.data.download import DownloadError, data_folder, download
 from agrlearn.errors import DataError
 from tests.data.server import Files, serving
 
 CONTENT = random.Random(0).randbytes(300_000)
+
+
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 
@@ -107,7 +109,7 @@ def test_a_part_of_another_file_is_thrown_away_and_said(tmp_path, capsys, wrong)
 def test_another_file_than_the_published_one_is_refused_and_removed(tmp_path, content, announces_length):
     with (
         serving(Files({"/file.bin": content}, announces_length=announces_length)) as files,
-        pytest.raises(DownloadError, match="what came is not the published file") as caught,
+        pytest.raises(DownloadError, match="what the server sent is not the published file") as caught,
     ):
         fetch(files, tmp_path)
     assert f"{files.url}/file.bin cannot be downloaded" in str(caught.value)
@@ -137,7 +139,7 @@ def test_a_download_that_cannot_work_is_told_in_a_sentence(tmp_path, files, reas
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("https://www.example.org/file.bin", "no connection"),
+        ("https://www.example.org/file.bin", "no network connection"),
         ("file:///etc/hostname", "unknown url type: file"),
         ("http://127.0.0.1:9/file.bin", "refused"),
     ],
@@ -154,7 +156,7 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
     (tmp_path / "data").write_text("a file")
     with (
         serving(Files({"/file.bin": CONTENT})) as files,
-        pytest.raises(DownloadError, match=r"cannot be kept in .*data .*--data-dir"),
+        pytest.raises(DownloadError, match=r"cannot be stored in .*data .*--data-dir"),
     ):
         fetch(files, tmp_path)
 
@@ -184,3 +186,12 @@ def test_checks_refuse_a_file_by_any_kind_of_checksum(tmp_path):
         check_file(file, f"{kind}:{right}")
         with pytest.raises(DataError, match=f"expected {kind.upper()}"):
             check_file(file, f"{kind}:{'0' * len(right)}")
+
+
+def test_the_folder_is_the_chosen_one_then_that_of_the_environment_then_one_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AGRLEARN_DATA", "~/mine")
+    assert data_folder("~/chosen") == tmp_path / "chosen"
+    assert data_folder() == tmp_path / "mine"
+    monkeypatch.delenv("AGRLEARN_DATA")
+    assert data_folder() == tmp_path / ".cache" / "agrlearn"

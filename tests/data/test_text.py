@@ -79,7 +79,7 @@ def test_a_preparation_that_tells_no_cleaning_means_kims(tmp_path):
     told = {"kind": "text", "text": "review", "label": "label", "words": ["sch", "n"], "length": 2}
     assert open_source(file, preparation=told).train.objects.tolist() == [[2, 3], [2, 3]]
     assert open_source(file, preparation={**told, "cleaning": "any-script"}).train.objects.tolist() == [[1, 0], [2, 3]]
-    with pytest.raises(DataError, match="not of the form that agrlearn writes"):
+    with pytest.raises(DataError, match="not in the form that agrlearn writes"):
         open_source(file, preparation={**told, "cleaning": "os.system"})
 
 

@@ -50,7 +50,7 @@ def damaged_runs(run, damage, times):
         broken = damage(whole["checkpoint.pt"], moments)
         (run / "checkpoint.pt").write_bytes(broken)
         (run / "checkpoint.previous.pt").write_bytes(whole["checkpoint.previous.pt"])
-        with pytest.warns(UserWarning, match="goes on from the checkpoint before it"):
+        with pytest.warns(UserWarning, match="resumes from the checkpoint before it"):
             train(run, "short")
         assert weights_of(run) == weights
         assert (run / "metrics.jsonl").read_bytes() == whole["metrics.jsonl"]

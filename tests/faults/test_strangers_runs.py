@@ -97,7 +97,7 @@ def test_many_runs_are_not_led_out_of_their_folder(run, victim):  # noqa: F811
     (run.parent / "many" / "base-seed0").symlink_to(victim.parent)
     outcome = agrlearn("sweep", "sweep.toml", "--run-dir", "many", folder=run.parent)
     assert outcome.code == 2
-    assert "is a link" in outcome.out
+    assert "Expected a folder, got a link" in outcome.out
     assert [path.name for path in victim.parent.iterdir()] == ["bashrc"]
 
 

@@ -121,7 +121,7 @@ def killed(vector):
 
 def test_a_killed_process_of_the_loader_ends_the_run_with_a_sentence_and_the_run_goes_on(tmp_path):
     fit(whole := network(), Stream(), RECIPE, run_dir=tmp_path / "whole", workers=2)
-    with pytest.raises(DataError, match=r"a process that loads the data has died.*fewer workers"):
+    with pytest.raises(DataError, match=r"a process that loads the data died.*fewer workers"):
         fit(network(), Stream(killed), RECIPE, run_dir=tmp_path / "run", workers=2)
     resumed = network()
     fit(resumed, Stream(), RECIPE, run_dir=tmp_path / "run", workers=2)
@@ -196,7 +196,7 @@ def test_a_worker_that_dies_while_it_hands_over_a_batch_is_told_of_like_any_othe
 
     before = signal.signal(signal.SIGALRM, tell)
     try:
-        with pytest.raises(DataError, match="a process that loads the data has died"), explain_lost_workers():
+        with pytest.raises(DataError, match="a process that loads the data died"), explain_lost_workers():
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             raise ConnectionResetError
     finally:

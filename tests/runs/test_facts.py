@@ -137,7 +137,7 @@ def test_a_line_that_is_still_being_written_is_left_for_later(trained, tmp_path)
     assert not found.finished
     assert 0 < len(found.epochs) < 4
     (tmp_path / "metrics.jsonl").write_text("{nonsense\n")
-    with pytest.raises(RunError, match="does not hold the records"):
+    with pytest.raises(RunError, match="was not written by a run"):
         read_facts(tmp_path)
 
 

@@ -99,7 +99,7 @@ def test_a_killed_process_ends_the_run_with_a_sentence_and_the_run_goes_on(tmp_p
     _, told = started.communicate(timeout=60)
     assert started.returncode != 0
     assert time.monotonic() - killed < 60
-    assert re.search("start the same command again", told), told
+    assert re.search("run the same command again", told), told
     before = len((run / "metrics.jsonl").read_text().splitlines())
     assert 2 <= before < 30
 

@@ -1,13 +1,14 @@
-"""Published files: read from the data folder, packed or unpacked, and used only if their checksums hold."""
+"""Published files: read from the data folder, packed or unpacked, and used only if their checksums match."""
 
 import gzip
 import hashlib
+import io
 import tarfile
 import zlib
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from agrlearn.data.download import download
 from agrlearn.errors import DataError
@@ -19,15 +20,15 @@ _FETCH_AGAIN = "remove it, and it is downloaded again"
 
 @dataclass(frozen=True)
 class Archive:
-    """A published .tar.gz archive and the files of it that are read.
+    """A published .tar.gz archive and the files in it that are read.
 
     Args:
         url: its official address.
-        folder: where its files lie in the data folder, if it is unpacked there; or they lie in the data folder itself.
+        folder: the folder into which it unpacks; its files may also be in the data folder itself.
         files: each file's name, without the folder, and checksum.
-        checksum: of the archive itself, where one is published.
+        checksum: of the archive itself, if one is published.
 
-    Checksums tell their kind: "md5:…", "sha256:…" or "sha512:…".
+    Checksums start with their kind: "md5:…", "sha256:…" or "sha512:…".
     """
 
     url: str
@@ -41,29 +42,35 @@ class Archive:
 
 
 def read_archive(about: Archive, folder: Path) -> dict[str, bytes]:
-    """The checked contents of the archive's files, by name: from its unpacked folder, from the archive as it is, or
-    downloaded."""
-    unpacked, packed = _unpacked(about, folder), folder / about.name
-    if unpacked is not None:
-        return {name: _read_unpacked(unpacked / name, about, folder) for name in about.files}
-    if not packed.is_file():
-        download(about.url, packed, lambda file: read_packed(about, file))
-    return read_packed(about, packed)
+    """The checked contents of the archive's files: from its unpacked folder, the archive itself, or downloaded."""
+    unpacked, packed = _unpacked_folder(about, folder), folder / about.name
+    if unpacked is None:
+        if not packed.is_file():
+            download(about.url, packed, lambda file: _read_packed(about, file))
+        return _read_packed(about, packed)
+    contents = {}
+    for name, checksum in about.files.items():
+        file = unpacked / name
+        advice = f"unpack {about.name} again, or remove {file if unpacked == folder else unpacked}"
+        if not file.is_file():
+            raise DataError(f"there is no {file}; {advice}")
+        contents[name] = file.read_bytes()
+        check_content(contents[name], checksum, file, advice)
+    return contents
 
 
 def is_here(about: Archive, folder: Path) -> bool:
-    """Whether the folder holds the archive, packed or unpacked."""
-    return _unpacked(about, folder) is not None or (folder / about.name).is_file()
+    """Whether the archive is in the folder, packed or unpacked."""
+    return _unpacked_folder(about, folder) is not None or (folder / about.name).is_file()
 
 
-def _unpacked(about: Archive, folder: Path) -> Path | None:
+def _unpacked_folder(about: Archive, folder: Path) -> Path | None:
     if (folder / about.folder).is_dir():
         return folder / about.folder
     return folder if all((folder / name).is_file() for name in about.files) else None
 
 
-def read_packed(about: Archive, file: Path) -> dict[str, bytes]:
-    """The checked contents of the archive's files, from the archive at `file`."""
+def _read_packed(about: Archive, file: Path) -> dict[str, bytes]:
     if about.checksum is not None:
         check_file(file, about.checksum)
     contents = read_members(file, about.files)
@@ -73,14 +80,14 @@ def read_packed(about: Archive, file: Path) -> dict[str, bytes]:
 
 
 def read_members(file: Path, names: Collection[str]) -> dict[str, bytes]:
-    """Files of a .tar.gz archive, by their names without folders.
+    """Read files of a .tar.gz archive, by their names without folders.
 
-    Archives are read where they lie and never unpacked, so that no member can write anything anywhere.
+    Archives are never unpacked to disk, so no member can write anything.
     """
     contents: dict[str, bytes] = {}
     try:
-        # As a stream, every byte of which passes the limit.
-        with open_packed(file) as unpacked, tarfile.open(fileobj=unpacked, mode="r|", bufsize=2**20) as archive:  # type: ignore[call-overload]
+        # As a stream, so that the size limit sees every byte.
+        with LimitedGzip(file) as unpacked, tarfile.open(fileobj=unpacked, mode="r|", bufsize=2**20) as archive:
             for number, member in enumerate(archive):
                 name = PurePosixPath(member.name).name
                 if member.size > _MOST_BYTES or number > _MOST_MEMBERS:
@@ -94,30 +101,20 @@ def read_members(file: Path, names: Collection[str]) -> dict[str, bytes]:
         raise DataError(f"{file} cannot be read as a .tar.gz archive ({error}); download it again") from error
     missing = [name for name in names if name not in contents]
     if missing:
-        raise DataError(f"{file} holds no file called {missing[0]}; it is not the published archive, download it again")
+        raise DataError(f"{file} has no file called {missing[0]}; it is not the published archive, download it again")
     return contents
 
 
-@contextmanager
-def open_packed(file: Path) -> Iterator["Unpacked"]:
-    """A gzipped file to read from, which refuses to become larger than any published one."""
-    with gzip.open(file, "rb") as stream:
-        yield Unpacked(file, stream)
+class LimitedGzip(gzip.GzipFile):
+    """A gzipped file to read from, which refuses to unpack to more than any published file."""
 
+    left = _MOST_BYTES
 
-@dataclass
-class Unpacked:
-    """The bytes within a gzipped file, up to a limit."""
-
-    file: Path
-    stream: gzip.GzipFile
-    left: int = _MOST_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        content = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(self.left + 1 if size is None or size < 0 else min(size, self.left + 1))
         self.left -= len(content)
         if self.left < 0:
-            raise _too_large(self.file)
+            raise _too_large(Path(self.name))
         return content
 
 
@@ -127,30 +124,19 @@ def _too_large(file: Path) -> DataError:
 
 def check_file(file: Path, checksum: str) -> None:
     """Refuse a file that is not the published one."""
-    kind, _ = checksum.split(":")
     with file.open("rb") as content:
-        found = hashlib.file_digest(content, lambda: hashlib.new(kind, usedforsecurity=False))
-    _compare(found.hexdigest(), checksum, file)
+        _check(content, checksum, file, _FETCH_AGAIN)
 
 
 def check_content(content: bytes, checksum: str, origin: Path | str, advice: str = _FETCH_AGAIN) -> None:
     """Refuse bytes that are not those of the published file."""
-    kind, _ = checksum.split(":")
-    _compare(hashlib.new(kind, content, usedforsecurity=False).hexdigest(), checksum, origin, advice)
+    _check(io.BytesIO(content), checksum, origin, advice)
 
 
-def _compare(found: str, checksum: str, origin: Path | str, advice: str = _FETCH_AGAIN) -> None:
+def _check(content: Any, checksum: str, origin: Path | str, advice: str) -> None:
     kind, expected = checksum.split(":")
+    found = hashlib.file_digest(content, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
     if found != expected:
         raise DataError(
             f"{origin} is not the published file: expected {kind.upper()} {expected[:12]}…, got {found[:12]}…; {advice}"
         )
-
-
-def _read_unpacked(file: Path, about: Archive, folder: Path) -> bytes:
-    advice = f"unpack {about.name} again, or remove {file if file.parent == folder else file.parent}"
-    if not file.is_file():
-        raise DataError(f"there is no {file}; {advice}")
-    content = file.read_bytes()
-    check_content(content, about.files[file.name], file, advice)
-    return content

@@ -1,4 +1,4 @@
-"""Plain arrays, in memory or in an .npz file, become objects."""
+"""Make objects from plain arrays, in memory or in an .npz file."""
 
 import warnings
 import zipfile
@@ -18,12 +18,12 @@ _LARGE, _SQUEEZED = 2**28, 100  # bytes, and times: a file beyond both is a deco
 
 
 def objects_from_array(array: Any, *, origin: str = "the data set") -> Tensor:
-    """Objects from an array of numbers.
+    """Make objects from an array of numbers.
 
     Args:
         array: (objects, features) for vectors, (objects, height, width) for grey images, or images with their channels
-            second or last. Bytes stay bytes, everything else becomes float32; a feature that varies, but less than
-            float32 can tell, is warned of.
+            second or last. Bytes stay bytes, everything else becomes float32, with a warning for features whose values
+            float32 cannot distinguish.
     Returns:
         (objects, features) or (objects, channels, height, width).
 
@@ -58,15 +58,15 @@ def objects_from_array(array: Any, *, origin: str = "the data set") -> Tensor:
 
 
 def _warn_of_lost_features(exact: numpy.ndarray, rounded: numpy.ndarray, origin: str) -> None:
-    """Tell of features that rounding has made constant, as it does to neighbouring times in seconds since 1970."""
+    """Warn of features that rounding has made constant, such as times in seconds since 1970."""
     constant = numpy.flatnonzero(rounded.max(axis=0) == rounded.min(axis=0))
     lost = [feature for feature in constant if (exact[:, feature] != exact[0, feature]).any()]
     if lost:
         low, high = exact[:, lost[0]].min(), exact[:, lost[0]].max()
-        others = f" (so it is with {len(lost) - 1} more)" if len(lost) > 1 else ""
+        others = f" (and {len(lost) - 1} more features)" if len(lost) > 1 else ""
         warnings.warn(
-            f"{origin}: feature {lost[0]} goes from {low} to {high}, which float32 cannot tell apart, so that nothing "
-            f"can be learned from it{others}; subtract its mean first, as scikit-learn's StandardScaler does",
+            f"{origin}: feature {lost[0]}{others} ranges from {low} to {high}, which float32 cannot distinguish, so "
+            "nothing can be learned from it; subtract its mean first, as scikit-learn's StandardScaler does",
             stacklevel=3,
         )
 
@@ -79,15 +79,11 @@ def check_finite(objects: Tensor, *, origin: str = "the data set") -> None:
         finite = torch.isfinite(objects[first : first + _ROWS_AT_ONCE]).flatten(1).all(dim=1)
         if not finite.all():
             row = first + int((~finite).nonzero()[0])
-            raise DataError(f"{origin}: object {row} holds NaN or infinite values; mend or remove it")
+            raise DataError(f"{origin}: object {row} has NaN or infinite values; fix or remove it")
 
 
 def read_npz(path: Path, *, labels: bool = True) -> Part:
-    """The arrays `x` and, where there is one, `y` of an .npz file; pickled objects are refused.
-
-    Args:
-        labels: False leaves `y` unread.
-    """
+    """Read `x` and, if there is one and `labels` is True, `y` of an .npz file; pickled objects are refused."""
     if not path.is_file():
         raise DataError(f"{path} is not a file; expected an .npz file with arrays x and y")
     try:
@@ -95,20 +91,20 @@ def read_npz(path: Path, *, labels: bool = True) -> Part:
             for member in members.infolist():
                 if member.file_size > max(_LARGE, _SQUEEZED * member.compress_size):
                     raise DataError(
-                        f"{path} unpacks to {member.file_size / 1e9:.1f} GB, more than {_SQUEEZED} times its size; if "
-                        "that is meant, write it with numpy.savez, which does not compress"
+                        f"{path} unpacks to {member.file_size / 1e9:.1f} GB, more than {_SQUEEZED} times its size; "
+                        "if this is intended, write it with numpy.savez, which does not compress"
                     )
         with numpy.load(path, allow_pickle=False) as arrays:
             if "x" not in arrays:
-                raise DataError(f"{path} has no array called x; it holds: {', '.join(arrays) or 'nothing'}")
+                raise DataError(f"{path} has no array called x; it has: {', '.join(arrays) or 'nothing'}")
             x, y = arrays["x"], arrays.get("y") if labels else None
     except DataError:
         raise
-    except Exception as error:  # a zip file breaks in many ways, and numpy and its decompressors say so in many ways
+    except Exception as error:  # numpy and its decompressors raise many kinds of errors for damaged files
         if "allow_pickle" in str(error):
             raise DataError(
-                f"{path} holds a pickled array, as numpy writes for objects of different shapes and for names from a "
-                "table; give all objects one shape and plain numbers, and names as y.astype(str)"
+                f"{path} has a pickled array, as numpy writes for objects of different shapes and for arrays of "
+                "Python strings; give all objects one shape and plain numbers, and labels as y.astype(str)"
             ) from error
         raise DataError(
             f"{path} cannot be read as an .npz file of plain arrays ({error}); write it with numpy.savez"

@@ -22,9 +22,9 @@ def crop_and_flip(objects: Objects, random: torch.Generator, *, padding: int = 4
     torch.Size([5, 3, 32, 32])
     """
     if not isinstance(objects, Tensor) or objects.ndim != 4:
-        came = tuple(objects.shape) if isinstance(objects, Tensor) else type(objects).__name__
+        given = tuple(objects.shape) if isinstance(objects, Tensor) else type(objects).__name__
         raise ShapeError(
-            f"expected images of shape (objects, channels, height, width), got {came}; train other objects without "
+            f"expected images of shape (objects, channels, height, width), got {given}; train other objects without "
             "crop_and_flip"
         )
     count, channels, height, width = objects.shape

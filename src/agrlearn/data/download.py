@@ -1,4 +1,4 @@
-"""Published files from their official addresses: whole and checked, or not there at all."""
+"""Download published files from their official addresses: complete and checked, or not at all."""
 
 import os
 import socket
@@ -13,26 +13,32 @@ from typing import BinaryIO
 from urllib import request
 from urllib.error import HTTPError, URLError
 
-from agrlearn.data.folder import FOLDER_VARIABLE
 from agrlearn.errors import DataError
 from agrlearn.files import one_process_at_a_time
 
+FOLDER_VARIABLE = "AGRLEARN_DATA"
+"""The environment variable that names the folder of published data sets."""
 _BLOCK = 2**16
-_VAIN_ATTEMPTS = 3
+_ATTEMPTS_WITHOUT_PROGRESS = 3
 _ALLOWED = ContextVar("downloads_are_allowed", default=True)
 
 
 class DownloadError(DataError):
-    """A file cannot be had from its official address."""
+    """A file cannot be downloaded from its official address."""
 
 
-class _BrokenOffError(Exception):
+class _ConnectionError(Exception):
     """The connection failed in a way that may pass."""
+
+
+def data_folder(chosen: str | Path | None = None) -> Path:
+    """The folder of published data sets: the chosen one, that of AGRLEARN_DATA, or one in the user's cache."""
+    return Path(chosen or os.environ.get(FOLDER_VARIABLE) or "~/.cache/agrlearn").expanduser()
 
 
 @contextmanager
 def no_downloads() -> Iterator[None]:
-    """Within this block what is missing is not fetched, and nothing is written: `DownloadError` is raised instead."""
+    """Within this block nothing is downloaded or written: `DownloadError` is raised for a missing file instead."""
     before = _ALLOWED.set(False)
     try:
         yield
@@ -43,10 +49,10 @@ def no_downloads() -> Iterator[None]:
 def download(
     url: str, target: Path, check: Callable[[Path], object], *, timeout: float = 30.0, pause: float = 1.0
 ) -> None:
-    """Fetch `url` into the file `target`, which appears only when it is whole and `check` has passed it.
+    """Download `url` to the file `target`, which appears only when it is complete and `check` accepts it.
 
-    A transfer that breaks off is tried again as long as that brings anything, and goes on where it was. What has come
-    stays in a file ending in .part, with which the next call goes on.
+    An interrupted transfer is resumed as long as it makes progress. Incomplete content stays in a file ending in .part,
+    which the next call resumes.
 
     Args:
         url: an http or https address.
@@ -55,74 +61,77 @@ def download(
         pause: seconds before the second attempt.
     """
     if not _ALLOWED.get():
-        raise DownloadError(f"{target} is not there; put it there by hand")
-    part = _part(target)
+        raise DownloadError(f"{target} is missing; put it there by hand")
+    part = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with one_process_at_a_time(target.parent):
             if target.exists():
-                return  # another process has fetched it meanwhile
-            for goes_on in (True, False) if part.exists() else (False,):
-                _fetch(url, target, timeout, pause)
+                return  # another process has downloaded it in the meantime
+            for resumed in (True, False) if part.exists() else (False,):
+                _fetch(url, part, timeout, pause)
                 try:
                     check(part)
                 except DataError as error:
                     part.unlink()
-                    if not goes_on:
-                        raise _failure(url, target, "what came is not the published file") from error
-                    _tell(f"{part} was not the beginning of the published file; starting over")
+                    if not resumed:
+                        raise DownloadError("what the server sent is not the published file") from error
+                    print(f"{part} was not the beginning of the published file; starting over", file=sys.stderr)
                 else:
                     part.replace(target)
                     return
+    except (_ConnectionError, DownloadError) as error:
+        raise DownloadError(
+            f"{url} cannot be downloaded ({error}); put {target.name} into {target.parent} by hand, or name a folder "
+            f"that has it with --data-dir or {FOLDER_VARIABLE}"
+        ) from error
     except OSError as error:
         raise DownloadError(
-            f"{url} cannot be kept in {target.parent} ({error.strerror or error}); make room there, or choose another "
+            f"{url} cannot be stored in {target.parent} ({error.strerror or error}); make room, or choose another "
             f"folder with --data-dir or {FOLDER_VARIABLE}"
         ) from error
 
 
-def _fetch(url: str, target: Path, timeout: float, pause: float) -> None:
-    """Bring the .part file to its full length."""
-    longest, vain = _size(_part(target)), 0
+def _fetch(url: str, part: Path, timeout: float, pause: float) -> None:
+    """Complete the .part file, over several connections if necessary."""
+    longest, failures = _size(part), 0
     while True:
         try:
-            return _transfer(url, target, timeout)
-        except _BrokenOffError as error:
-            size = _size(_part(target))
-            vain = 0 if size > longest else vain + 1
-            longest = max(longest, size)
-            if vain == _VAIN_ATTEMPTS:
-                raise _failure(url, target, str(error)) from error
-            time.sleep(pause * max(1, vain))
+            return _transfer(url, part, timeout)
+        except _ConnectionError:
+            failures = 0 if _size(part) > longest else failures + 1
+            longest = max(longest, _size(part))
+            if failures == _ATTEMPTS_WITHOUT_PROGRESS:
+                raise
+            time.sleep(pause * max(1, failures))
 
 
-def _transfer(url: str, target: Path, timeout: float) -> None:
-    """One connection: append to the .part file what is missing, or write all of it if the server sends all."""
-    part = _part(target)
+def _transfer(url: str, part: Path, timeout: float) -> None:
+    """Open one connection and append what is missing to the .part file, or replace it if the server sends all."""
     present = _size(part)
-    answer = _open(url, target, present, timeout)
+    answer = _open(url, present, timeout)
     if answer is None:
         return
     with answer:
-        goes_on = answer.status == 206
-        if goes_on and not answer.headers.get("Content-Range", "").startswith(f"bytes {present}-"):
+        resumed = answer.status == 206
+        if resumed and not answer.headers.get("Content-Range", "").startswith(f"bytes {present}-"):
             part.unlink()
-            raise _BrokenOffError("the server sent another piece of the file than it was asked for")
-        if not goes_on:
+            raise _ConnectionError("the server sent another range of the file than it was asked for")
+        if not resumed:
             present = 0
         total = None if answer.length is None else present + answer.length
-        verb = f"going on at {present / 1e6:.1f} MB with" if goes_on else "downloading"
+        verb = f"resuming at {present / 1e6:.1f} MB:" if resumed else "downloading"
         size = "" if total is None else f", {total / 1e6:.1f} MB,"
-        _tell(f"{verb} {url}{size} into {part.parent}")
-        with part.open("ab" if goes_on else "wb") as file:
+        print(f"{verb} {url}{size} into {part.parent}", file=sys.stderr)
+        with part.open("ab" if resumed else "wb") as file:
             _copy(answer, file, present, total)
             file.flush()
             os.fsync(file.fileno())
     if total is not None and _size(part) < total:
-        raise _BrokenOffError(f"the connection ended after {_size(part):,} of {total:,} bytes")
+        raise _ConnectionError(f"the connection ended after {_size(part):,} of {total:,} bytes")
 
 
-def _open(url: str, target: Path, present: int, timeout: float) -> HTTPResponse | None:
+def _open(url: str, present: int, timeout: float) -> HTTPResponse | None:
     """The server's answer; None if no byte is missing after those that are present."""
     headers = {"User-Agent": "agrlearn", **({"Range": f"bytes={present}-"} if present else {})}
     try:
@@ -131,22 +140,19 @@ def _open(url: str, target: Path, present: int, timeout: float) -> HTTPResponse 
         error.close()
         if error.code == 416 and present:
             return None
-        reason = f"the server answered {error.code} {error.reason}"
-        if error.code >= 500:
-            raise _BrokenOffError(reason) from error
-        raise _failure(url, target, reason) from error
+        kind = _ConnectionError if error.code >= 500 else DownloadError
+        raise kind(f"the server answered {error.code} {error.reason}") from error
     except URLError as error:
         if isinstance(error.reason, socket.gaierror):
-            raise _failure(url, target, "there is no connection to the network, or the server is gone") from error
-        if isinstance(error.reason, OSError):
-            raise _BrokenOffError(str(error.reason)) from error
-        raise _failure(url, target, str(error.reason)) from error
+            raise DownloadError("there is no network connection, or the server no longer exists") from error
+        kind = _ConnectionError if isinstance(error.reason, OSError) else DownloadError
+        raise kind(str(error.reason)) from error
     except (OSError, HTTPException) as error:
-        raise _BrokenOffError(str(error) or type(error).__name__) from error
+        raise _ConnectionError(str(error) or type(error).__name__) from error
 
 
 def _opener() -> request.OpenerDirector:
-    """Opens http and https and nothing else: a redirection must not lead to a local file."""
+    """Opens http and https only: a redirection must not lead to a local file."""
     opener = request.OpenerDirector()
     for handler in (
         request.ProxyHandler(), request.HTTPHandler(), request.HTTPSHandler(), request.HTTPRedirectHandler(),
@@ -168,27 +174,12 @@ def _copy(answer: HTTPResponse, file: BinaryIO, present: int, total: int | None)
             try:
                 block = answer.read(_BLOCK)
             except (OSError, HTTPException) as error:
-                raise _BrokenOffError(str(error) or type(error).__name__) from error
+                raise _ConnectionError(str(error) or type(error).__name__) from error
             if not block:
                 return
             file.write(block)
             bar.advance(task, len(block))
 
 
-def _failure(url: str, target: Path, reason: str) -> DownloadError:
-    return DownloadError(
-        f"{url} cannot be downloaded ({reason}); put {target.name} into {target.parent} by hand, or name a folder that "
-        f"holds it with --data-dir or {FOLDER_VARIABLE}"
-    )
-
-
-def _part(target: Path) -> Path:
-    return target.with_name(f"{target.name}.part")
-
-
 def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
-
-
-def _tell(sentence: str) -> None:
-    print(sentence, file=sys.stderr)

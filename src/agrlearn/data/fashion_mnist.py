@@ -5,16 +5,15 @@ from pathlib import Path
 
 import numpy
 
-from agrlearn.data.archives import check_content, open_packed
+from agrlearn.data.archives import LimitedGzip, check_content
 from agrlearn.data.arrays import objects_from_array
 from agrlearn.data.download import download
 from agrlearn.data.sources import Part, Source
 from agrlearn.errors import DataError
 
 _URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-_FOLDER = "fashion-mnist"
 _DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
-# Of the files within: Debian compressed the published files anew, and both hold the same bytes.
+# Of the unpacked files: Debian compressed them again, and both unpack to the same bytes.
 FASHION_MNIST = {
     "train-images-idx3-ubyte.gz": "sha256:c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
     "train-labels-idx1-ubyte.gz": "sha256:bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
@@ -28,13 +27,13 @@ _CLASSES = (
 
 def fashion_mnist(folder: Path) -> Source:
     """28×28 grey images of clothes, also from Debian's package dataset-fashion-mnist: 60,000 and 10,000."""
-    own = folder / _FOLDER
+    own = folder / "fashion-mnist"
     packaged = all((_DEBIAN_FOLDER / name).is_file() for name in FASHION_MNIST)
     return read_fashion_mnist(_DEBIAN_FOLDER if packaged and not own.is_dir() else own)
 
 
 def read_fashion_mnist(folder: Path, checksums: dict[str, str] = FASHION_MNIST, url: str = _URL) -> Source:
-    """The set from the folder that holds its four files; those that are missing are downloaded."""
+    """Read the set from the folder with its four files; missing ones are downloaded."""
 
     def read(name: str) -> numpy.ndarray:
         file, checksum = folder / name, checksums[name]
@@ -53,13 +52,9 @@ def read_fashion_mnist(folder: Path, checksums: dict[str, str] = FASHION_MNIST, 
 
 
 def read_idx(file: Path, checksum: str) -> numpy.ndarray:
-    """The bytes of a gzipped IDX file, the format of MNIST: a magic number, the lengths, the values.
-
-    Args:
-        checksum: of the file within.
-    """
+    """Read a gzipped IDX file (a magic number, the lengths, the values); `checksum` is that of the unpacked file."""
     try:
-        with open_packed(file) as unpacked:
+        with LimitedGzip(file) as unpacked:
             content = unpacked.read()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read ({error}); remove it, and it is downloaded again") from error
@@ -71,5 +66,5 @@ def _from_idx(content: bytes, checksum: str, file: Path) -> numpy.ndarray:
     dimensions = content[3] if len(content) > 3 else 0
     lengths = numpy.frombuffer(content[4 : 4 + 4 * dimensions], dtype=">u4")
     if content[:3] != b"\0\0\x08" or len(content) != 4 + 4 * dimensions + int(lengths.prod()):
-        raise DataError(f"{file} is not a whole IDX file of bytes; remove it, and it is downloaded again")
+        raise DataError(f"{file} is not a complete IDX file of bytes; remove it, and it is downloaded again")
     return numpy.frombuffer(content, dtype=numpy.uint8, offset=4 + 4 * dimensions).reshape(lengths).copy()

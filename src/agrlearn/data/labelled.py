@@ -15,34 +15,30 @@ from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 from agrlearn.errors import DataError
 from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
 
-_SECONDS_UNTIL_TOLD = 2.0
+LONGEST_NAME = 1000
+"""Characters in the name of a class."""
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where labelled objects come from: by this a run finds its data again."""
+    """Where labelled objects come from, so that a run can find its data again."""
 
     source: str
     """A data set by name, or the path of a file or folder."""
     data_dir: str | None
     """The folder of published data sets, where one was named."""
     preparation: dict[str, Any]
-    """How raw data became objects, as `Source.preparation` tells it."""
+    """How raw data became objects: `Source.preparation`."""
     skip_bad: bool
     part: str
     """Of the source: train or test."""
     count: int
     """Objects in that part."""
     rows: Tensor | None = None
-    """Which of them these are, in their order; None for all."""
+    """The indices of these objects in the part, in order; None for all."""
 
     def subset(self, indices: Tensor) -> "Origin":
-        """The origin of the objects at `indices`."""
         return replace(self, rows=indices if self.rows is None else self.rows[indices])
-
-
-LONGEST_NAME = 1000
-"""Characters in the name of a class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,54 +67,39 @@ class LabelledSet(Dataset):
         count = count_objects(self.objects)
         if count == 0:
             raise DataError("the data set is empty; expected at least one object")
-        if self.labels.shape != (count,):
-            raise DataError(
-                f"expected one label for each of {count} objects, got labels of shape {tuple(self.labels.shape)}"
-            )
+        for name, values in (("label", self.labels), ("weight", self.weights)):
+            if values is not None and values.shape != (count,):
+                shape = tuple(values.shape)
+                raise DataError(f"expected one {name} for each of {count} objects, got {name}s of shape {shape}")
         if self.labels.dtype != torch.int64:
-            raise DataError(
-                f"expected class numbers of type int64, got {self.labels.dtype}; LabelledSet.of() takes any labels"
-            )
-        if self.weights is not None and self.weights.shape != (count,):
-            raise DataError(
-                f"expected one weight for each of {count} objects, got weights of shape {tuple(self.weights.shape)}"
-            )
-        if len(self.class_names) < 1 or not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(
-            self.class_names
-        ):
-            raise DataError(
-                f"expected class numbers from 0 to {len(self.class_names) - 1}, "
-                f"got {int(self.labels.min())} to {int(self.labels.max())}"
-            )
+            raise DataError(f"expected int64 class numbers, got {self.labels.dtype}; LabelledSet.of() takes any labels")
+        check_range(self.labels, len(self.class_names))
 
     @staticmethod
     def of(
         objects: Objects, labels: Any, class_names: Sequence[str] | None = None, *, origin: str = "the data set"
     ) -> "LabelledSet":
-        """A set from labels of any kind: names or whole numbers, contiguous or not.
+        """Make a set from labels of any kind: names or whole numbers, contiguous or not.
 
-        Without `class_names` the classes are the labels that occur, sorted; with them, a label is one of these names.
+        By default the classes are the labels that occur, sorted; with `class_names`, each label must be one of them.
 
         >>> LabelledSet.of(torch.zeros(3, 2), ["cat", "dog", "cat"]).labels
         tensor([0, 1, 0])
         """
-        values = numpy.asarray(labels)
-        if values.ndim != 1 or len(values) != count_objects(objects):
-            raise DataError(
-                f"{origin}: expected one label for each of {count_objects(objects)} objects, "
-                f"got labels of shape {values.shape}"
-            )
-        if len(values) == 0:
+        values, count = numpy.asarray(labels), count_objects(objects)
+        if values.shape != (count,):
+            raise DataError(f"{origin}: expected one label for each of {count} objects, got shape {values.shape}")
+        if count == 0:
             raise DataError(f"{origin} is empty; expected at least one object")
         if values.dtype == object and any(all(isinstance(value, kind) for value in values) for kind in (str, int)):
-            values = numpy.asarray(values.tolist())  # as pandas holds a column of names
+            values = numpy.asarray(values.tolist())  # a pandas column of names
         if values.dtype.kind == "f" and numpy.isfinite(values).all() and (values == values.round()).all():
             values = values.astype(numpy.int64)
         if values.dtype.kind not in "iubU":
             raise DataError(f"{origin}: expected labels that are whole numbers or names, got {values.dtype}")
         distinct, numbers = numpy.unique(values, return_inverse=True)
         found = [str(value) for value in distinct]
-        # numpy drops NULs at the end of a text, so these are looked for in what was given.
+        # numpy drops NULs at the end of a string, so look for them in the labels as given.
         ended = [label for label in labels if isinstance(label, str) and label.endswith("\0")]
         for name in [*ended[:1], *found]:
             _check_name(name, origin)
@@ -159,18 +140,13 @@ class LabelledSet(Dataset):
         return self.subset(kept.nonzero().squeeze(1))
 
     def digest(self) -> str:
-        """A short fingerprint of all objects and labels, by which a run knows its data again."""
+        """A short fingerprint of all objects and labels, by which a run recognises its data."""
         digest = hashlib.sha256()
-
-        def feed(tensor: Tensor) -> Tensor:
-            digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)  # numpy knows no bfloat16
-            return tensor
-
-        map_objects(feed, self.objects)
-        feed(self.labels)
-        if self.weights is not None:
-            feed(self.weights)
+        objects = [self.objects] if isinstance(self.objects, Tensor) else self.objects.values()
+        for tensor in (*objects, self.labels, self.weights):
+            if tensor is not None:
+                digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
+                digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)  # numpy has no bfloat16
         return digest.hexdigest()[:16]
 
     def __len__(self) -> int:
@@ -181,31 +157,31 @@ class LabelledSet(Dataset):
 
 
 def _check_name(name: str, origin: str) -> None:
-    """Refuse what cannot be the name of a class in every file that is written."""
+    """Refuse a class name that cannot be written to every output file."""
     if len(name) > LONGEST_NAME:
         raise DataError(
-            f"{origin}: the label {name[:40]!r}… has {len(name):,} characters, more than {LONGEST_NAME:,}; is it the "
-            "column of labels?"
+            f"{origin}: the label {name[:40]!r}… has {len(name):,} characters, more than {LONGEST_NAME:,}; is this "
+            "the label column?"
         )
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise DataError(f"{origin}: the label {name!r} holds a character that is not text; mend or remove it")
+        raise DataError(f"{origin}: the label {name!r} has a character that is not text; fix or remove it")
 
 
-def unwrapped(dataset: Dataset) -> Dataset:
-    """A Subset of a `LabelledSet`, as torch's random_split makes it, as a `LabelledSet`: with its weights and classes.
+def unwrap(dataset: Dataset) -> Dataset:
+    """Turn a torch Subset of a `LabelledSet` into a `LabelledSet` with its weights and classes; return others as is.
 
     >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
-    >>> unwrapped(Subset(digits, [2, 3])).labels
+    >>> unwrap(Subset(digits, [2, 3])).labels
     tensor([1, 0])
     """
-    if type(dataset) is not Subset:  # a class derived from it may do more
+    if type(dataset) is not Subset:  # a subclass may do more
         return dataset
-    whole = unwrapped(dataset.dataset)
+    whole = unwrap(dataset.dataset)
     return whole.subset(torch.as_tensor(dataset.indices)) if isinstance(whole, LabelledSet) else dataset
 
 
 class Batch(NamedTuple):
-    """Objects of a step, still flat: (batch_size * fold, ...), with their labels and weights."""
+    """The objects of a step before grouping, (batch_size * fold, ...), with their labels and weights."""
 
     objects: Objects
     labels: Tensor
@@ -213,10 +189,10 @@ class Batch(NamedTuple):
 
 
 def fetch(dataset: Dataset, indices: Tensor) -> tuple[Objects, Tensor]:
-    """The objects and labels at `indices` of any map-style Dataset whose items are (object, label).
+    """Read the items (object, label) at `indices` of any map-style Dataset.
 
     Returns:
-        (indices, ...) objects and (indices,) labels as int64; `check_range` compares these with the classes.
+        (indices, ...) objects and (indices,) labels as int64, not yet checked by `check_range`.
     """
     if isinstance(dataset, LabelledSet):
         return take(dataset.objects, indices), dataset.labels[indices]
@@ -225,46 +201,30 @@ def fetch(dataset: Dataset, indices: Tensor) -> tuple[Objects, Tensor]:
 
 
 def check_range(labels: Tensor, num_classes: int) -> None:
-    """Refuse labels that are none of a network's class numbers.
+    """Refuse labels that are not class numbers.
 
     >>> check_range(torch.tensor([1, 2, 3]), num_classes=3)
     Traceback (most recent call last):
-    agrlearn.errors.DataError: label 3 does not fit a network of 3 classes; expected class numbers from 0 to 2
+    agrlearn.errors.DataError: expected class numbers from 0 to 2, got the label 3
     """
     lowest, highest = (int(label) for label in labels.aminmax())
     if lowest < 0 or highest >= num_classes:
         wrong = lowest if lowest < 0 else highest
-        raise DataError(
-            f"label {wrong} does not fit a network of {num_classes} classes; expected class numbers from 0 to "
-            f"{num_classes - 1}"
-        )
+        raise DataError(f"expected class numbers from 0 to {num_classes - 1}, got the label {wrong}")
 
 
-def check_several_classes(dataset: LabelledSet, *, origin: str = "the data set") -> None:
-    """Refuse a set of one class, on which everything would be right."""
+def check_class_count(dataset: LabelledSet, *, origin: str = "the data set") -> None:
+    """Refuse a set with a single class."""
     if dataset.num_classes < 2:
-        raise DataError(
-            f"{origin} has a single class, {dataset.class_names[0]!r}, so there is nothing to tell apart; expected two "
-            "or more"
-        )
-
-
-def check_same_classes(train: LabelledSet, validation: LabelledSet) -> None:
-    """Refuse two sets whose class numbers mean different classes."""
-    if train.class_names != validation.class_names:
-        mine, theirs = (", ".join(found.class_names[:10]) for found in (train, validation))
-        raise DataError(
-            f"the training and the validation set number their classes differently ({mine}; {theirs}); make the latter "
-            "by LabelledSet.of(objects, labels, class_names=train_set.class_names)"
-        )
+        raise DataError(f"{origin} has a single class, {dataset.class_names[0]!r}; expected two or more")
 
 
 def _class_numbers(labels: Any) -> Tensor:
-    """Labels as a Dataset of the user's own gives them, as (objects,) int64."""
+    """Convert the labels of any Dataset to (objects,) int64."""
     if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
-        came = labels.dtype if isinstance(labels, Tensor) else type(labels[0]).__name__
+        given = labels.dtype if isinstance(labels, Tensor) else type(labels[0]).__name__
         raise DataError(
-            f"expected a Dataset whose labels are whole numbers, got {came}; make them class numbers from 0, or use "
+            f"expected a Dataset whose labels are whole numbers, got {given}; make them class numbers from 0, or use "
             "LabelledSet.of(), which takes any labels"
         )
     if labels.numel() != len(labels):
@@ -273,7 +233,7 @@ def _class_numbers(labels: Any) -> Tensor:
 
 
 def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, workers: int = 0) -> Iterator[Batch]:
-    """The sampler's batches of `dataset` from step `start` on."""
+    """Load the sampler's batches of `dataset`, beginning with step `start`."""
     if isinstance(dataset, LabelledSet):
         for indices in sampler.batches(start):
             yield Batch(*fetch(dataset, indices), None if dataset.weights is None else dataset.weights[indices])
@@ -282,30 +242,30 @@ def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, wor
         yield Batch(objects, labels, None)
 
 
-def fetch_each(dataset: Dataset, parts: Sequence[Tensor], *, workers: int = 0) -> Iterator[tuple[Objects, Tensor]]:
-    """What `fetch` gives for each of several indices, one after the other, loaded by so many processes."""
-    loader = DataLoader(dataset, batch_sampler=[part.tolist() for part in parts], num_workers=workers)
+def fetch_each(dataset: Dataset, batches: Sequence[Tensor], *, workers: int = 0) -> Iterator[tuple[Objects, Tensor]]:
+    """Call `fetch` for the indices of each batch in turn, in `workers` processes."""
+    loader = DataLoader(dataset, batch_sampler=[indices.tolist() for indices in batches], num_workers=workers)
     for objects, labels in loader:
         yield objects, _class_numbers(labels)
 
 
 @contextmanager
 def explain_lost_workers() -> Iterator[None]:
-    """Within this block, a worker process of `batches` that died is told in a sentence.
+    """Within this block, raise a `DataError` if a process that loads batches dies.
 
-    torch raises its error wherever the main process happens to be, so the block holds all that is done with batches.
+    torch raises its error wherever the main process happens to be, so the block includes all work on the batches.
     """
     try:
         try:
             yield
         except (OSError, EOFError):
-            # So it looks when a worker dies while it hands over a batch; torch's error is raised within the sleep.
-            time.sleep(_SECONDS_UNTIL_TOLD)
+            # A worker may have died while it sent a batch; torch raises its own error during the sleep.
+            time.sleep(2.0)
             raise
     except RuntimeError as error:
-        if str(error).startswith("DataLoader worker ("):
-            raise DataError(
-                f"a process that loads the data has died, perhaps for want of memory ({error}); start again, with "
-                "fewer workers if that does not help"
-            ) from error
-        raise
+        if not str(error).startswith("DataLoader worker ("):
+            raise
+        raise DataError(
+            f"a process that loads the data died, perhaps because memory ran out ({error}); start again, with fewer "
+            "workers if it happens again"
+        ) from error

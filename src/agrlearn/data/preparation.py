@@ -1,6 +1,5 @@
-"""How raw data became objects, as a run remembers it: what is read from a file is checked before it is followed."""
+"""How raw data became objects, as a run records it. What is read from a file is checked before it is used."""
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -8,10 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from agrlearn.errors import DataError
 
 LARGEST_SIZE = 4096
-"""Pixels a side to which images can be brought."""
+"""The largest height and width to which images can be resized."""
 _LONGEST_SENTENCE = 2**22  # words; no row of a table can hold more
-
-
 LONGEST_COLUMN = 1000
 """Characters in the name of a column."""
 _Column = Annotated[str, Field(max_length=LONGEST_COLUMN)]
@@ -49,31 +46,29 @@ _PREPARATION: TypeAdapter = TypeAdapter(_Nothing | _Images | _Sentences | _Vecto
 
 
 def shape_of_objects(preparation: dict[str, Any]) -> tuple[int, ...] | None:
-    """The shape of the objects that are made so; None where it depends on the data alone.
+    """The shape of the objects; None if it depends on the data alone.
 
     >>> shape_of_objects({"kind": "images", "size": 32})
     (3, 32, 32)
     """
-    check_preparation(preparation)
-    makers: dict[str | None, Callable[[], tuple[int, ...]]] = {
-        "images": lambda: (3, preparation["size"], preparation["size"]),
-        "text": lambda: (preparation["length"],),
-        "table": lambda: (len(preparation["columns"]),),
-    }
-    make = makers.get(preparation.get("kind"))
-    return make() if make else None
+    match check_preparation(preparation):
+        case {"kind": "images", "size": size}:
+            return 3, size, size
+        case {"kind": "text", "length": length}:
+            return (length,)
+        case {"kind": "table", "columns": columns}:
+            return (len(columns),)
+    return None
 
 
-def check_preparation(told: Any) -> dict[str, Any]:
-    """What a run remembers of its data, if it is of the form that `Source.preparation` has.
+def check_preparation(preparation: Any) -> dict[str, Any]:
+    """Return the preparation if it has the form of `Source.preparation`, or raise a `DataError`.
 
     >>> check_preparation({"kind": "images", "size": 32})
     {'kind': 'images', 'size': 32}
     """
     try:
-        _PREPARATION.validate_python(told)
+        _PREPARATION.validate_python(preparation)
     except ValidationError:
-        raise DataError(
-            "what the run remembers of its data is not of the form that agrlearn writes; train it again"
-        ) from None
-    return told
+        raise DataError("the run's data record is not in the form that agrlearn writes; train it again") from None
+    return preparation

@@ -11,8 +11,6 @@ from agrlearn.data.sources import Part, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.seeding import generator
 
-_TEST_SHARE = 0.1  # of the sentences, as in the paper
-
 
 @dataclass(frozen=True)
 class SentenceSet:
@@ -62,7 +60,7 @@ def subjectivity(folder: Path) -> Source:
 
 
 def read_sentence_set(about: SentenceSet, folder: Path, *, split_seed: int = 0) -> Source:
-    """The set's sentences with Kim's cleaning; the vocabulary is that of all sentences, as in his code."""
+    """Read the sentences with Kim's cleaning; the vocabulary is that of all sentences, as in his code."""
     sentences: list[str] = []
     labels: list[str] = []
     contents = read_archive(about.archive, folder)
@@ -74,15 +72,12 @@ def read_sentence_set(about: SentenceSet, folder: Path, *, split_seed: int = 0) 
     words = Vocabulary.of(sentences, cleaning="kim")
     tokens, names = words.encode(sentences), numpy.array(labels)
     order = torch.randperm(len(tokens), generator=generator(split_seed))
-    held_out = round(_TEST_SHARE * len(tokens))
+    held_out = round(0.1 * len(tokens))  # a tenth, as in the paper
     test, train = order[:held_out], order[held_out:]
     return Source(
         about.name,
         Part(tokens[train], names[train]),
         Part(tokens[test], names[test]),
         tuple(about.classes),
-        preparation={
-            "kind": "text", "text": "text", "label": "label", "words": list(words.words), "length": words.length,
-            "cleaning": words.cleaning,
-        },
-    )  # fmt: skip
+        preparation=words.preparation("text", "label"),
+    )

@@ -49,7 +49,7 @@ def clean_any_script(sentence: str) -> str:
 @functools.cache
 def _in_any_script(character: str) -> str:
     kind = unicodedata.category(character)
-    # Joiners, marks of direction and variants of a symbol stand within words; the space of no width parts them.
+    # Joiners, direction marks and variation selectors occur within words; the zero-width space separates words.
     if (kind == "Cf" and character != "\u200b") or "\ufe00" <= character <= "\ufe0f":
         return ""
     if kind[0] in "LMN" or character in _MARKS:
@@ -64,15 +64,11 @@ def _cut(sentence: str) -> str:
 
 
 CLEANINGS: dict[str, Callable[[str], str]] = {"kim": clean, "any-script": clean_any_script}
-"""Cleanings by name: Kim's for the sets that he published figures of, the other for everybody's own sentences."""
+"""Cleanings by name: Kim's for the sets that he published results on, the other for all other sentences."""
 
 
 def split_words(sentence: str, cleaning: str = "any-script") -> list[str]:
-    """The default tokenizer: cleaned words.
-
-    Args:
-        cleaning: a name in `CLEANINGS`.
-    """
+    """The default tokenizer: words after `cleaning`, a name in `CLEANINGS`."""
     return look_up(CLEANINGS, cleaning, "cleaning")(sentence).split()
 
 
@@ -90,36 +86,39 @@ class Vocabulary:
     cleaning: str = "any-script"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({"cleaning": "kim", **state})  # earlier versions had no other and did not keep it
+        self.__dict__.update({"cleaning": "kim", **state})  # earlier versions had only this cleaning
 
     @staticmethod
     def of(
-        sentences: Iterable[str],
-        tokenize: Callable[[str], list[str]] | None = None,
-        *,
-        cleaning: str = "any-script",
+        sentences: Iterable[str], tokenize: Callable[[str], list[str]] | None = None, *, cleaning: str = "any-script"
     ) -> "Vocabulary":
-        """The words that occur, most frequent first, and the longest sentence's length.
+        """The words that occur, most frequent first, and the length of the longest sentence.
 
         Args:
-            tokenize: cuts a sentence into words; by default `split_words` with the cleaning.
+            tokenize: splits a sentence into words; by default `split_words` with the cleaning.
             cleaning: a name in `CLEANINGS`.
         """
         tokenize = tokenize or functools.partial(split_words, cleaning=cleaning)
         counts: Counter[str] = Counter()
         longest = 0
-        for sentence in sentences:
-            words = tokenize(sentence)
+        for words in map(tokenize, sentences):
             counts.update(words)
             longest = max(longest, len(words))
         if longest == 0:
-            raise DataError("the sentences hold no words; expected text")
+            raise DataError("the sentences have no words; expected text")
         return Vocabulary(tuple(word for word, _ in counts.most_common()), longest, cleaning)
 
     @property
     def size(self) -> int:
-        """How many different tokens there are, padding and unknown words included."""
+        """The number of different tokens, including padding and unknown words."""
         return len(self.words) + _FIRST_WORD
+
+    def preparation(self, text_column: str, label_column: str | None) -> dict[str, Any]:
+        """What `Source.preparation` keeps of sentences that were encoded with this vocabulary."""
+        return {
+            "kind": "text", "text": text_column, "label": label_column, "words": list(self.words),
+            "length": self.length, "cleaning": self.cleaning,
+        }  # fmt: skip
 
     def encode(self, sentences: Sequence[str], tokenize: Callable[[str], list[str]] | None = None) -> Tensor:
         """(sentences, length) tokens; longer sentences are cut."""

@@ -1,4 +1,4 @@
-"""Error, likelihood, calibration, and what the single heads do."""
+"""Evaluate a network: error, likelihood, calibration, and the errors of the single heads."""
 
 import functools
 import time
@@ -12,7 +12,6 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet, check_range, explain_lost_workers, fetch, fetch_each
 from agrlearn.errors import DataError
 from agrlearn.evaluation.metrics import Outcomes, Scores, outcomes_of, score
-from agrlearn.grouping import Objects
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.prediction.predict import Answers, answers_of, resolve_protocol
@@ -26,12 +25,12 @@ class Evaluation(Scores):
 
     objects: int
     head_errors: tuple[float, ...]
-    """The error of each head's own answers; NaN for a head that gave none."""
+    """The error of each head's own answers; NaN for a head that was not used."""
     head_disagreement: float
-    """The chance that two answers about one object name different classes; 0 where each object has one answer."""
+    """The probability that two answers for one object differ; 0 if each object has one answer."""
     objects_per_second: float
     outcomes: Outcomes = field(repr=False, compare=False)
-    """Of each object, in the order of the data."""
+    """For each object, in the order of the data."""
 
 
 def evaluate(
@@ -50,7 +49,7 @@ def evaluate(
 
     Args:
         test_set: any map-style Dataset of (object, label). Replicated prediction reads it batch by batch; the other
-            protocols, which put any of its objects together, first load all of it.
+            protocols, which group its objects with each other, first load all of it.
         workers: processes that load a Dataset other than a `LabelledSet` batch by batch.
 
     The other arguments are those of `predict`.
@@ -62,28 +61,32 @@ def evaluate(
         answers_of, network, protocol=protocol, batch_size=batch_size, samples=samples, seed=seed,
         allow_slot_blind=allow_slot_blind,
     )  # fmt: skip
-    objects, labels = _load(test_set, protocol)
-    check_range(labels, network.num_classes)
-    if objects is not None:
+    if isinstance(test_set, LabelledSet) or resolve_protocol(protocol).tells_slots_apart:
+        if isinstance(test_set, LabelledSet):
+            objects, labels = test_set.objects, test_set.labels.cpu()
+        else:
+            objects, labels = fetch(test_set, torch.arange(len(test_set)))  # type: ignore[arg-type]
+        check_range(labels, network.num_classes)
         stream = predicting(objects, sharded=sharded)
     else:
-        parts = list(enumerate(torch.arange(len(labels)).split(max(1, batch_size))))
-        shard = parts[rank() :: world_size()] if sharded else parts
+        labels = torch.zeros(len(test_set), dtype=torch.int64)  # type: ignore[arg-type]
+        batches = list(enumerate(torch.arange(len(labels)).split(max(1, batch_size))))
+        shard = batches[rank() :: world_size()] if sharded else batches
         stream = _batch_by_batch(test_set, shard, labels, network.num_classes, predicting, workers)
-    # Of every object the few numbers that metrics need: of many classes, the distributions would fill the memory.
+    # Only the few numbers that metrics need: with many classes, all distributions would fill the memory.
     names = [column.name for column in fields(Outcomes)]
     columns = torch.zeros(len(names) + 1, len(labels), dtype=torch.float64)
     wrong, asked = torch.zeros(2, network.fold, dtype=torch.float64)
     start = time.perf_counter()
     with explain_lost_workers():
         for answers in stream:
-            mine = labels[answers.objects]
-            found = outcomes_of(answers.mean(), mine)
+            true_labels = labels[answers.objects]
+            found = outcomes_of(answers.mean(), true_labels)
             columns[:-1, answers.objects] = torch.stack([getattr(found, name).double() for name in names])
             chosen = answers.probabilities.argmax(dim=1)
             columns[-1, answers.objects] = _disagreement(answers, chosen, network.num_classes)
             asked += answers.slots.bincount(minlength=network.fold)
-            wrong += answers.slots[chosen != mine[answers.places]].bincount(minlength=network.fold)
+            wrong += answers.slots[chosen != true_labels[answers.places]].bincount(minlength=network.fold)
     if sharded and world_size() > 1:
         device = network.head.weight.device
         columns, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (columns, wrong, asked))
@@ -100,23 +103,13 @@ def evaluate(
     )
 
 
-def _load(test_set: Dataset, protocol: str | PredictionProtocol) -> tuple[Objects | None, Tensor]:
-    """All objects with their labels; or None, and zeros for labels, where batch after batch can be loaded."""
-    if isinstance(test_set, LabelledSet):
-        return test_set.objects, test_set.labels.cpu()
-    count = len(test_set)  # type: ignore[arg-type]
-    if resolve_protocol(protocol).tells_slots_apart:
-        return fetch(test_set, torch.arange(count))
-    return None, torch.zeros(count, dtype=torch.int64)
-
-
 def _batch_by_batch(
-    test_set: Dataset, parts: Sequence[tuple[int, Tensor]], labels: Tensor, num_classes: int,
+    test_set: Dataset, batches: Sequence[tuple[int, Tensor]], labels: Tensor, num_classes: int,
     predicting: Callable[..., Iterator[Answers]], workers: int,
 ) -> Iterator[Answers]:  # fmt: skip
-    """Answers about the objects of each numbered part, loaded for it and forgotten; its labels go into `labels`."""
-    loaded = fetch_each(test_set, [indices for _, indices in parts], workers=workers)
-    for (number, indices), (objects, found) in zip(parts, loaded, strict=True):
+    """Load one numbered batch after the other, yield the answers for it, and write its labels into `labels`."""
+    loaded = fetch_each(test_set, [indices for _, indices in batches], workers=workers)
+    for (number, indices), (objects, found) in zip(batches, loaded, strict=True):
         check_range(found, num_classes)
         labels[indices] = found
         for answers in predicting(objects, first_batch=number):
@@ -124,11 +117,7 @@ def _batch_by_batch(
 
 
 def _disagreement(answers: Answers, chosen: Tensor, num_classes: int) -> Tensor:
-    """(objects,): the chance that two different answers about an object disagree; 0 for an object with one answer.
-
-    Args:
-        chosen: (answers,) the most probable class of each answer.
-    """
+    """(objects,): the probability that two answers for an object disagree, 0 for one answer; `chosen` is (answers,)."""
     different, numbers = (answers.places * num_classes + chosen).unique(return_inverse=True)
     votes = numbers.bincount().double()
     counts = answers.places.bincount(minlength=len(answers.objects)).double()

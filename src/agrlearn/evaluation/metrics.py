@@ -1,4 +1,4 @@
-"""How well label distributions fit the labels. A metric is a row of `METRICS` and a field of `Scores`."""
+"""How well label distributions fit the labels. A metric is an entry of `METRICS` and a field of `Scores`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ _BINS = 15
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the metrics need to know of each object, on the CPU: (objects,) each."""
+    """What the metrics need for each object, on the CPU: (objects,) each."""
 
     label: Tensor
     chosen: Tensor
@@ -36,7 +36,7 @@ class Outcomes:
 
 
 class Bin(NamedTuple):
-    """Objects whose answers are about equally confident."""
+    """Objects with similar confidence."""
 
     confidence: float
     """Their mean."""
@@ -60,14 +60,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure about label distributions, and how it is shown."""
+    """A metric, and how it is shown."""
 
     function: Callable[[Outcomes], float]
     label: str
     """A short one, for columns and axes."""
     title: str
     scale: float = 1.0
-    """What the figure is multiplied by to be shown."""
+    """The value is multiplied by this to be shown."""
     digits: int = 4
     """Decimal places of a single run."""
     lower_is_better: bool = True
@@ -78,7 +78,7 @@ class Metric:
         return max(2, self.digits - 1)
 
     def text(self, value: float) -> str:
-        """The figure of a single run, as it is shown."""
+        """The value of a single run, as it is shown."""
         return f"{self.scale * value:.{self.digits}f}"
 
     def mean_text(self, mean: Mean) -> str:
@@ -87,7 +87,7 @@ class Metric:
 
 
 def outcomes_of(probabilities: Tensor, labels: Tensor) -> Outcomes:
-    """What the metrics need to know.
+    """Compute what the metrics need.
 
     Args:
         probabilities: (objects, classes).
@@ -101,7 +101,7 @@ def outcomes_of(probabilities: Tensor, labels: Tensor) -> Outcomes:
 
 
 def score(outcomes: Outcomes) -> Scores:
-    """All metrics; distributions that are not finite are refused.
+    """Compute all metrics; distributions that are not finite are refused.
 
     >>> score(outcomes_of(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([0, 0]))).error
     0.0
@@ -111,7 +111,7 @@ def score(outcomes: Outcomes) -> Scores:
 
 
 def calibration_bins(outcomes: Outcomes) -> tuple[Bin, ...]:
-    """The accuracy of answers by their confidence, in equal bins of it; empty ones are left out."""
+    """The accuracy by confidence, in bins of equal width; empty ones are left out."""
     places = (outcomes.confidence * _BINS).long().clamp(max=_BINS - 1)
     bins = []
     for number in places.unique().tolist():
@@ -121,29 +121,21 @@ def calibration_bins(outcomes: Outcomes) -> tuple[Bin, ...]:
     return tuple(bins)
 
 
-def _error(outcomes: Outcomes) -> float:
-    return float(1 - outcomes.right.mean())
-
-
 def _negative_log_likelihood(outcomes: Outcomes) -> float:
     # A probability that rounds to 0 counts as the smallest positive float: a large but finite loss.
     return float(-outcomes.likelihood.clamp(min=torch.finfo(torch.float32).tiny).log().mean())
 
 
 def _calibration_error(outcomes: Outcomes) -> float:
-    gaps = [abs(bin.confidence - bin.accuracy) * bin.objects for bin in calibration_bins(outcomes)]
+    gaps = (abs(bin.confidence - bin.accuracy) * bin.objects for bin in calibration_bins(outcomes))
     return sum(gaps) / len(outcomes)
 
 
-def _brier(outcomes: Outcomes) -> float:
-    return float(outcomes.distance.mean())
-
-
 METRICS: dict[str, Metric] = {
-    "error": Metric(_error, "error %", "Error", scale=100, digits=2),
+    "error": Metric(lambda outcomes: float(1 - outcomes.right.mean()), "error %", "Error", scale=100, digits=2),
     "nll": Metric(_negative_log_likelihood, "NLL", "Negative log likelihood (nats)"),
     "ece": Metric(_calibration_error, "ECE", "Expected calibration error"),
-    "brier": Metric(_brier, "Brier", "Brier score"),
+    "brier": Metric(lambda outcomes: float(outcomes.distance.mean()), "Brier", "Brier score"),
 }
 """Metrics by name, as evaluation, tables and reports show them; comparisons are by the first."""
 assert [field.name for field in fields(Scores)] == list(METRICS)

@@ -1,4 +1,4 @@
-"""Figures over several runs: means with their errors, and differences paired by seed."""
+"""Statistics over several runs: means with standard errors, and differences paired by seed."""
 
 import math
 import statistics
@@ -15,7 +15,7 @@ class Mean:
     runs: int = 1
 
     def text(self, scale: float = 1.0, digits: int = 2) -> str:
-        """Such as '3.14 ± 0.05', the standard error behind the mean.
+        """Format as mean ± standard error.
 
         >>> Mean(0.0314, 0.0005).text(scale=100)
         '3.14 ± 0.05'
@@ -24,7 +24,7 @@ class Mean:
         return value if math.isnan(self.standard_error) else f"{value} ± {self.standard_error * scale:.{digits}f}"
 
     def signed_text(self, scale: float = 1.0, digits: int = 2) -> str:
-        """The same of a difference: with its sign, and empty where there is none.
+        """Format a difference, with its sign; NaN becomes an empty text.
 
         >>> Mean(-0.5, 0.1).signed_text()
         '−0.50 ± 0.10'
@@ -35,7 +35,7 @@ class Mean:
         return sign + Mean(abs(self.value), self.standard_error).text(scale=scale, digits=digits)
 
     def half_width(self, confidence: float = 0.95) -> float:
-        """Half the t interval around the mean, in which the true value lies with this probability; NaN for one run.
+        """Half the width of the t confidence interval; NaN for one run.
 
         >>> round(Mean(5.0, 0.1, runs=3).half_width(), 2)
         0.43
@@ -45,9 +45,6 @@ class Mean:
         return self.standard_error * float(t.ppf((1 + confidence) / 2, self.runs - 1)) if self.runs > 1 else math.nan
 
 
-NO_MEAN = Mean(math.nan, math.nan, 0)
-
-
 def mean_over_runs(values: Sequence[float]) -> Mean:
     """The mean and its standard error; of no runs, NaN.
 
@@ -55,7 +52,7 @@ def mean_over_runs(values: Sequence[float]) -> Mean:
     Mean(value=2.0, standard_error=1.0, runs=2)
     """
     if not values:
-        return NO_MEAN
+        return Mean(math.nan, math.nan, 0)
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return Mean(statistics.fmean(values), error, len(values))
 

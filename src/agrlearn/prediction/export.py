@@ -3,7 +3,6 @@
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +16,7 @@ from agrlearn.networks.replicated import ReplicatedModel
 
 _OPSET = 20
 _TOLERANCE = 1e-4
-_LARGEST_SINGLE_FILE = 1_900_000_000  # protobuf ends at 2 GiB
-
-
-class GroupModel(nn.Module):
-    """Groups in, a distribution for every slot out."""
-
-    def __init__(self, network: AggregatedClassifier) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, groups: Tensor) -> Tensor:
-        return self.network(groups).softmax(dim=-1)
+_LARGEST_SINGLE_FILE = 1_900_000_000  # the limit of protobuf is 2 GiB
 
 
 def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, groups: bool = False) -> float:
@@ -45,25 +33,26 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
         import onnxruntime
     except ImportError:
         raise RunError("the export needs onnx, onnxscript and onnxruntime: pip install 'agrlearn[onnx]'") from None
-    model = (GroupModel if groups else ReplicatedModel)(eval_view(network)).eval()
+    view = eval_view(network)
+    model = (nn.Sequential(view, nn.Softmax(dim=-1)) if groups else ReplicatedModel(view)).eval()
     inputs = replicate(objects, network.fold) if groups else objects
     assert isinstance(inputs, Tensor)
     inputs = inputs.contiguous()
     path = resolve_output(path)
     if path.exists() and not path.is_file():
-        raise RunError(f"{path} is not a file; name one to write the model to")
+        raise RunError(f"{path} is not a file; expected the name of a file to write the model to")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In a folder of its own, since a large model has a second file; what is there already stays until all is well.
+    # In a folder of its own, because a large model has a second file; an existing model stays until all is well.
     with tempfile.TemporaryDirectory(prefix=".draft-", dir=path.parent) as folder:
         draft = Path(folder) / path.name
         _write(model, inputs, draft, "groups" if groups else "objects")
         session = onnxruntime.InferenceSession(str(draft), providers=["CPUExecutionProvider"])
         difference = 0.0
         for count in sorted({1, 2, len(inputs)}):
-            [theirs] = session.run(None, {session.get_inputs()[0].name: inputs[:count].numpy()})
+            [probabilities] = session.run(None, {session.get_inputs()[0].name: inputs[:count].numpy()})
             with torch.no_grad():
-                ours = model(inputs[:count])
-            difference = max(difference, float((ours - torch.from_numpy(theirs)).abs().max()))
+                expected = model(inputs[:count])
+            difference = max(difference, float((expected - torch.from_numpy(probabilities)).abs().max()))
         if not difference <= _TOLERANCE:
             raise RunError(f"the ONNX model differs from PyTorch by {difference:.2g}, so it was not kept")
         for file in Path(folder).iterdir():
@@ -72,14 +61,12 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
 
 
 def _write(model: nn.Module, inputs: Tensor, path: Path, input_name: str) -> None:
-    names: dict[str, Any] = {
-        "input_names": [input_name],
-        "output_names": ["probabilities"],
-        "dynamic_shapes": ({0: torch.export.Dim.DYNAMIC},),
-    }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own, about the libraries it uses
-        program = torch.onnx.export(model, (inputs[:2],), dynamo=True, opset_version=_OPSET, verbose=False, **names)
+        warnings.simplefilter("ignore")  # the exporter warns about the libraries it uses
+        program = torch.onnx.export(
+            model, (inputs[:2],), dynamo=True, opset_version=_OPSET, verbose=False, input_names=[input_name],
+            output_names=["probabilities"], dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
+        )  # fmt: skip
     assert program is not None
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     program.save(str(path), external_data=size > _LARGEST_SINGLE_FILE)

@@ -1,4 +1,4 @@
-"""Label distributions for objects, by any protocol."""
+"""Predict label distributions, by any protocol."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ _BLOCK = 2**24  # probabilities
 
 
 class Answers(NamedTuple):
-    """All that the heads said about a batch of objects: row i is head `slots[i]` on object `objects[places[i]]`."""
+    """All answers of the heads for a batch of objects: row i is head `slots[i]` on object `objects[places[i]]`."""
 
     objects: Tensor
     """(objects,): their numbers."""
@@ -29,7 +29,7 @@ class Answers(NamedTuple):
     """(answers, classes)."""
 
     def mean(self) -> Tensor:
-        """(objects, classes): the average of the answers about each object."""
+        """(objects, classes): the average of the answers for each object."""
         counts = self.places.bincount(minlength=len(self.objects))[:, None]
         total = self.probabilities.new_zeros(len(self.objects), self.probabilities.shape[1])
         return total.index_add_(0, self.places, self.probabilities).div_(counts)
@@ -47,9 +47,9 @@ def predict(
     sharded: bool = False,
     first_batch: int = 0,
 ) -> Tensor:
-    """The label distribution of every object, in input order: the average of what the heads say about it.
+    """Predict the label distribution of every object, in input order: the average of the heads' answers for it.
 
-    The network is only read, so several threads may predict with one network at once.
+    The network does not change, so several threads may predict with one network at once.
 
     Args:
         objects: (objects, ...).
@@ -59,10 +59,10 @@ def predict(
         seed: of those draws.
         allow_slot_blind: let Contextual and Batched run on a network whose heads cannot know which object they
             answer for.
-        sharded: share the batches between the processes of torch.distributed, all of which must call this; each is
-            given all predictions.
-        first_batch: where the objects are part of more, how many batches come before them: each batch has draws of a
-            stochastic bottleneck of its own.
+        sharded: share the batches between the processes of torch.distributed, all of which must call this; each
+            returns all predictions.
+        first_batch: the number of batches before these objects, if they are part of more: it selects the draws of a
+            stochastic bottleneck.
     Returns:
         (objects, classes) probabilities on the CPU, in double precision from a network of doubles and in single
         precision otherwise.
@@ -83,9 +83,9 @@ def predict_in_blocks(
     network: AggregatedClassifier, objects: Objects, protocol: str | PredictionProtocol = "replicated", *,
     batch_size: int = 256, samples: int = 0, seed: int = 0, sharded: bool = False,
 ) -> Iterator[Tensor]:  # fmt: skip
-    """What `predict` gives, in blocks of some objects one after the other, so that many classes fit into the memory.
+    """Call `predict` for one block of objects after the other, so that the output for many classes fits into memory.
 
-    Protocols that put any of the objects together make a single block.
+    Protocols that group the objects with each other make a single block.
     """
     chosen = resolve_protocol(protocol)
     size = count_objects(objects)
@@ -100,56 +100,49 @@ def predict_in_blocks(
 
 
 def answers_of(
-    network: AggregatedClassifier,
-    objects: Objects,
-    protocol: str | PredictionProtocol = "replicated",
-    *,
-    batch_size: int = 256,
-    samples: int = 0,
-    seed: int = 0,
-    allow_slot_blind: bool = False,
-    sharded: bool = False,
+    network: AggregatedClassifier, objects: Objects, protocol: str | PredictionProtocol = "replicated", *,
+    batch_size: int = 256, samples: int = 0, seed: int = 0, allow_slot_blind: bool = False, sharded: bool = False,
     first_batch: int = 0,
-) -> Iterator[Answers]:
-    """Every answer by itself, batch after batch: what `predict` averages. The arguments are those of `predict`."""
+) -> Iterator[Answers]:  # fmt: skip
+    """Yield the single answers, batch by batch, which `predict` averages. The arguments are those of `predict`."""
     chosen = resolve_protocol(protocol)
     if chosen.tells_slots_apart and network.slot_blind and network.fold > 1 and not allow_slot_blind:
         raise RecipeError(
             f"this network is slot-blind: its heads cannot know which object of a group they answer for, so "
-            f"{type(chosen).__name__} prediction cannot work; use Replicated, or train with a join that tells slots "
-            "apart (channels, width, features, or slot-wise pooling), or pass allow_slot_blind=True"
+            f"{type(chosen).__name__} prediction cannot work; use Replicated, or train with a join that distinguishes "
+            "slots (channels, width, features, or slot-wise pooling), or pass allow_slot_blind=True"
         )
     count = count_objects(objects)
     if count == 0:
         raise ShapeError("expected at least one object to predict, got none")
     if batch_size < 1:
-        raise ShapeError(f"batch_size is the number of groups per pass and at least 1, got {batch_size}")
+        raise ShapeError(f"expected a batch_size (groups per pass) of at least 1, got {batch_size}")
     if samples < 0:
-        raise RecipeError(f"samples is a number of draws, or 0 for the mean of the bottleneck, got {samples}")
+        raise RecipeError(f"expected samples (draws) of at least 1, or 0 for the mean of the bottleneck, got {samples}")
     check_objects(network, objects)
     view = eval_view(network)
     alone = None if chosen.tells_slots_apart else ReplicatedModel(view)
     with torch.inference_mode():
         companions = _shared_companions(view, chosen, objects, batch_size)
-    beside = 0 if companions is None else count_objects(companions)
+    num_companions = 0 if companions is None else count_objects(companions)
     shard = slice(rank(), None, world_size()) if sharded else slice(None)
     for number, numbers in list(enumerate(chosen.batches(count, view.fold, batch_size)))[shard]:
         random = generator(seed, 1 + first_batch + number)
-        # Not around the yield: an error between two batches would leave torch in this mode.
+        # Not around the yield: an error in the caller would leave torch in inference mode.
         with torch.inference_mode():
             shared = view.shared(view.to_device(take(objects, numbers)))
-            heard = []
-            for groups, counts in chosen.seatings(number, len(numbers), view.fold, beside):
+            passes = []
+            for groups, counts in chosen.seatings(number, len(numbers), view.fold, num_companions):
                 t = alone.bottleneck(shared) if alone else view.bottleneck_from(_seat(groups, shared, companions))
                 answers = _classify(view, t, samples, random)
                 slots = torch.arange(view.fold).expand_as(groups)
-                heard.append((groups[counts], slots[counts], answers.flatten(0, 1)[counts.flatten()]))
-            places, slots, probabilities = (torch.cat(column) for column in zip(*heard, strict=True))
+                passes.append((groups[counts], slots[counts], answers.flatten(0, 1)[counts.flatten()]))
+            places, slots, probabilities = (torch.cat(column) for column in zip(*passes, strict=True))
         yield Answers(numbers, places, slots, probabilities)
 
 
 def _classify(network: AggregatedClassifier, t: Tensor, samples: int, random: torch.Generator) -> Tensor:
-    """(groups, fold, classes) probabilities, over draws of a stochastic bottleneck where these are asked for."""
+    """(groups, fold, classes) probabilities, averaged over draws of a stochastic bottleneck if `samples` > 0."""
     precision = probability_type(network)
     if samples == 0 or network.noise == 0:
         return network.heads(t).softmax(dim=-1, dtype=precision).cpu()
@@ -160,36 +153,36 @@ def _classify(network: AggregatedClassifier, t: Tensor, samples: int, random: to
 def _shared_companions(
     network: AggregatedClassifier, protocol: PredictionProtocol, objects: Objects, batch_size: int
 ) -> Objects | None:
-    """What the shared layers make of the protocol's companions, batch by batch."""
+    """Run the shared layers on the protocol's companions, batch by batch."""
     companions = protocol.companions()
     if companions is None:
         return None
-    expected, came = first_tensor(objects).shape[1:], first_tensor(companions).shape[1:]
-    if expected != came:
-        raise ShapeError(f"the context's objects have shape {tuple(came)}, those to predict {tuple(expected)}")
-    parts: list[Any] = [
+    expected, given = (tuple(first_tensor(some).shape[1:]) for some in (objects, companions))
+    if expected != given:
+        raise ShapeError(f"expected context objects of shape {expected}, as those to predict, got shape {given}")
+    batches: list[Any] = [
         network.shared(network.to_device(take(companions, numbers)))
         for numbers in torch.arange(count_objects(companions)).split(batch_size)
     ]
-    if isinstance(parts[0], Tensor):
-        return torch.cat(parts)
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    if isinstance(batches[0], Tensor):
+        return torch.cat(batches)
+    return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def _seat(groups: Tensor, shared: Objects, companions: Objects | None) -> Objects:
-    """(groups, fold, ...): in every slot what `groups` names, of the batch's objects or the companions behind them."""
+    """(groups, fold, ...): the objects that `groups` names: those of the batch, then the companions."""
     count, fold = count_objects(shared), groups.shape[1]
     flat = groups.flatten()
     if companions is None:
         in_order = len(flat) == count and torch.equal(flat, torch.arange(count))
-        return group(shared if in_order else take(shared, flat), fold)  # without a copy where all are in order
-    mine = (flat < count).nonzero().squeeze(1)
+        return group(shared if in_order else take(shared, flat), fold)  # no copy if all are in order
+    own = (flat < count).nonzero().squeeze(1)
     seated = take(companions, (flat - count).clamp(min=0))
-    chosen = take(shared, flat[mine])
+    chosen = take(shared, flat[own])
 
-    def fill(places: Tensor, objects: Tensor) -> Tensor:
-        filled = places.to(torch.promote_types(places.dtype, objects.dtype))  # fractions are not cut to whole numbers
-        filled[mine.to(filled.device)] = objects.to(filled.dtype)
+    def fill(slots: Tensor, objects: Tensor) -> Tensor:
+        filled = slots.to(torch.promote_types(slots.dtype, objects.dtype))  # do not truncate fractions to integers
+        filled[own.to(filled.device)] = objects.to(filled.dtype)
         return filled
 
     if isinstance(seated, Tensor):
@@ -198,26 +191,26 @@ def _seat(groups: Tensor, shared: Objects, companions: Objects | None) -> Object
 
 
 def check_objects(network: AggregatedClassifier, objects: Objects) -> None:
-    """Refuse objects of another kind than a network of the catalogue was built for; images may have another size."""
+    """Refuse objects that do not fit a network of the catalogue; images may have another size."""
     described: Any = network.description
     if described is None or not isinstance(objects, Tensor):
         return
-    expected, came = tuple(described["object_shape"]), tuple(objects.shape[1:])
-    if len(expected) != len(came) or (not network.reads_tokens and expected[:1] != came[:1]):
-        raise ShapeError(f"the network was built for objects of shape {expected}, got objects of shape {came}")
+    expected, given = tuple(described["object_shape"]), tuple(objects.shape[1:])
+    if len(expected) != len(given) or (not network.reads_tokens and expected[:1] != given[:1]):
+        raise ShapeError(f"the network was built for objects of shape {expected}, got objects of shape {given}")
 
 
 def check_answers(probabilities: Tensor) -> None:
-    """Refuse label distributions that are not numbers."""
+    """Refuse label distributions that are not finite."""
     if not torch.isfinite(probabilities).all():
         raise NotFiniteError(
-            "the network's answers are not finite numbers: its weights have grown too large in training, which a lower "
-            "learning rate prevents, or the objects hold NaN or infinite values"
+            "the network's answers are not finite numbers: its weights grew too large in training (use a lower "
+            "learning rate), or the objects have NaN or infinite values"
         )
 
 
 def probability_type(network: AggregatedClassifier) -> torch.dtype:
-    """What the network's probabilities are kept in: its own precision, but single at least."""
+    """The type of the network's probabilities: its own precision, but at least single."""
     return torch.promote_types(network.head.weight.dtype, torch.float32)
 
 

@@ -1,7 +1,7 @@
-"""The three ways of the paper to put objects into slots.
+"""The paper's three ways to put objects into slots.
 
-A protocol says who sits where, as numbers, and knows no network. `predict` runs the shared layers once per object,
-seats what they made, and averages what the heads answer about an object.
+A protocol assigns objects to slots, as numbers, without using the network. `predict` runs the shared layers once per
+object, puts their outputs into the slots, and averages the heads' answers for each object.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,40 +20,36 @@ class Seating(NamedTuple):
     """The groups of one pass."""
 
     groups: Tensor
-    """(groups, fold): who sits in each slot. Numbers below the batch's count are its objects, the others companions."""
+    """(groups, fold): the object in each slot. Numbers below the batch's count are its objects, others companions."""
     heard: Tensor
     """(groups, fold): whether the head's answer counts, for the object in its slot."""
 
 
 class PredictionProtocol(Protocol):
-    """What `predict` asks of a protocol."""
+    """The interface of a protocol, as `predict` uses it."""
 
     tells_slots_apart: ClassVar[bool]
     """Whether it puts different objects into a group, which a slot-blind network cannot answer; otherwise it puts each
     object into every slot of its own group."""
 
     def passes_per_object(self, fold: int) -> float:
-        """How many passes behind the join an object's prediction takes."""
-        ...
+        """The number of passes after the join for each object."""
 
     def companions(self) -> Objects | None:
-        """Further objects to seat beside those that are predicted, the same for all batches; None for none."""
-        ...
+        """Other objects to group with those that are predicted, the same for all batches; None for none."""
 
     def batches(self, count: int, fold: int, batch_size: int) -> Sequence[Tensor]:
-        """The numbers of the `count` objects, each once, cut into what is predicted together."""
-        ...
+        """The numbers of the `count` objects, each once, in batches."""
 
     def seatings(self, batch: int, count: int, fold: int, companions: int) -> Iterator[Seating]:
-        """The passes of a batch of `count` objects, in which each of them is heard equally often."""
-        ...
+        """The passes of a batch of `count` objects, with equally many answers for each object."""
 
 
 @dataclass(frozen=True)
 class Replicated:
     """Each object in every slot of its own group: an ensemble of `fold` heads at the price of one pass.
 
-    It treats each object alone, so its answer does not depend on the other objects.
+    The prediction for an object does not depend on the other objects.
     """
 
     tells_slots_apart: ClassVar[bool] = False
@@ -76,12 +72,12 @@ class Replicated:
 class Batched:
     """Random groups of the objects themselves: up to `fold` times the throughput of an ordinary network.
 
-    The objects are shuffled once and cut into batches; within a batch, each draw groups them anew. Memory does not
-    grow with the number of objects or draws. A last group that is not full takes in objects of its own batch again.
+    The objects are shuffled once and split into batches; within a batch, each draw makes new groups. Memory does not
+    grow with the number of objects or draws. A last group that is not full is filled with objects of its batch.
 
     Args:
         draws: how many random groups answer for each object, k in the paper.
-        seed: of the shuffling; the answer for an object depends on it and on the other objects.
+        seed: of the shuffling; the prediction for an object depends on it and on the other objects.
     """
 
     draws: int = 1
@@ -104,16 +100,16 @@ class Batched:
         random = generator(self.seed, 1 + batch)
         places = torch.arange(-(-count // fold) * fold)
         for draw in range(self.draws):
-            # The first draw takes the shuffled order as it is.
+            # The first draw uses the shuffled order itself.
             order = torch.randperm(count, generator=random) if draw else torch.arange(count)
             yield Seating(order[places % count].view(-1, fold), (places < count).view(-1, fold))
 
 
 @dataclass(frozen=True)
 class Contextual:
-    """Each object beside `fold - 1` random training objects.
+    """Each object in a group with `fold - 1` random training objects.
 
-    The object's slot moves on by one with every draw, so that `fold` draws hear every head.
+    The object's slot moves by one with every draw, so that `fold` draws use every head.
 
     Args:
         context: training objects.
@@ -133,7 +129,7 @@ class Contextual:
         if count_objects(self.context) == 0:
             raise ShapeError("the context is empty; Contextual prediction needs training objects")
         if self.pool < 1:
-            raise RecipeError(f"pool is the number of possible companions and at least 1, got {self.pool}")
+            raise RecipeError(f"expected a pool (possible companions) of at least 1, got {self.pool}")
 
     def passes_per_object(self, fold: int) -> float:
         return float(self.draws)
@@ -158,14 +154,10 @@ class Contextual:
 
 def _check_draws(draws: int) -> None:
     if draws < 1:
-        raise RecipeError(f"draws is how often each object is answered for and at least 1, got {draws}")
+        raise RecipeError(f"expected draws (answers for each object) to be at least 1, got {draws}")
 
 
-PROTOCOLS: dict[str, Any] = {
-    "replicated": Replicated,
-    "contextual": Contextual,
-    "batched": Batched,
-}
+PROTOCOLS: dict[str, Any] = {"replicated": Replicated, "contextual": Contextual, "batched": Batched}
 """Protocols by name."""
 
 
@@ -175,10 +167,10 @@ def takes(name: str, option: str) -> bool:
 
 
 def make_protocol(name: str, *, context: Callable[[], Objects] | None = None, **options: Any) -> PredictionProtocol:
-    """The protocol called `name` with those of the options that it takes.
+    """Make the protocol called `name` with those of the options that it has.
 
     Args:
-        context: gives the training objects, called only for a protocol that needs them.
+        context: returns the training objects; called only for a protocol that needs them.
 
     >>> make_protocol("batched", draws=4), make_protocol("replicated", draws=4)
     (Batched(draws=4, seed=0), Replicated())

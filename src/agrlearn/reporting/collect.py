@@ -17,7 +17,7 @@ from agrlearn.runs.facts import RunFacts, Setting
 from agrlearn.studies.paper.experiments import Experiment, Row
 from agrlearn.studies.paper.results import CellResult
 from agrlearn.studies.paper.scales import Scale
-from agrlearn.training.parts import mean_log_groups
+from agrlearn.training.microbatches import mean_log_groups
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A run directory: what the run is, how far it came, and its records. Killed at any instant, it can go on."""
+"""A run directory: what the run is, its progress and its records. A run killed at any moment can be resumed."""
 
 import hashlib
 import io
@@ -14,18 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from agrlearn.errors import RunError
-from agrlearn.files import (
-    one_process_at_a_time,
-    open_own,
-    open_regular,
-    parse_json,
-    read_small_text,
-    whole_lines,
-    write_atomically,
-)
+from agrlearn.files import one_process_at_a_time, open_own, open_regular, read_json, whole_lines, write_atomically
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
 from agrlearn.training.identity import RUN_FORMAT, DataNote, Identity, RunFile
@@ -49,8 +42,8 @@ class RunDirectory:
     """The files of one run. Of several processes, only rank 0 reads and writes them.
 
     Args:
-        path: made if it does not exist.
-        identity: what the run is (recipe, network, data), as JSON; a directory of another run is refused.
+        path: created if it does not exist.
+        identity: what the run is (recipe, network, data); a directory of another run is refused.
         data: where the data come from, for `RunFile`.
     """
 
@@ -62,42 +55,50 @@ class RunDirectory:
         self._data = data
         self._lock = ExitStack()
 
-    def open(self) -> dict[str, Any] | None:
-        """Take the directory for this run, alone; its last checkpoint, or None at the start of a run."""
+    def open(self, on_claim: Callable[[Path], None] | None = None) -> dict[str, Any] | None:
+        """Lock the directory for this run and return its last checkpoint, or None at the start of a run.
+
+        Args:
+            on_claim: called with the directory once it is locked and known to be this run's.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise RunError(f"{self.path} is a file; a run needs a directory") from None
         self._lock.enter_context(_alone_in(self.path))
         identity = self._identity()
-        if (self.path / RUN_FILE).exists():
-            theirs = read_run(self.path).identity.model_dump(mode="json")
-            _refuse_differences(self.path, theirs, identity.model_dump(mode="json"))
-        else:
-            _write_run(
-                self.path, RunFile(format=RUN_FORMAT, versions=_versions(), identity=identity, data=self._data())
+        if not (self.path / RUN_FILE).exists():
+            versions = {package: version(package) for package in ("agrlearn", "torch", "numpy", "lightning-fabric")}
+            _write_run(self.path, RunFile(format=RUN_FORMAT, versions=versions, identity=identity, data=self._data()))
+        elif differences := _differences(
+            read_run(self.path).identity.model_dump(mode="json"), identity.model_dump(mode="json")
+        ):
+            more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+            raise RunError(
+                f"{self.path} belongs to another run ({'; '.join(differences[:3])}{more}): use another run directory, "
+                "or start this one over (agrlearn train --fresh)"
             )
-        return self.load()
+        checkpoint = self.load()
+        if on_claim is not None:
+            on_claim(self.path)
+        return checkpoint
 
     def close(self) -> None:
-        """Let other processes have the directory."""
+        """Release the lock."""
         self._lock.close()
 
     def save(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Replace the checkpoint in one instant, and keep the one before it."""
+        """Replace the checkpoint atomically, and keep the one before it."""
         if rank() > 0:
             return
         buffer = io.BytesIO()
         torch.save(state(), buffer)
         content = buffer.getvalue()
-        write_atomically(
-            self.path / _CHECKPOINT_FILE,
-            hashlib.sha256(content).digest() + content,
-            keep=self.path / _PREVIOUS_CHECKPOINT_FILE,
-        )
+        signed = hashlib.sha256(content).digest() + content
+        write_atomically(self.path / _CHECKPOINT_FILE, signed, keep=self.path / _PREVIOUS_CHECKPOINT_FILE)
 
     def load(self) -> dict[str, Any] | None:
-        """The last whole checkpoint, or None at the start of a run. Its file can hold tensors and plain values only."""
+        """The last intact checkpoint, or None at the start of a run. It has tensors and plain values only."""
         last, previous = self.path / _CHECKPOINT_FILE, self.path / _PREVIOUS_CHECKPOINT_FILE
         if not last.exists():
             return _read_checkpoint(previous) if previous.exists() else None
@@ -107,41 +108,40 @@ class RunDirectory:
             if not previous.exists():
                 raise
             state = _read_checkpoint(previous)
-        # Out of the way, so that it does not take the place of the good one when the next is saved.
+        # Renamed, so that the next save does not replace the good one by it.
         last.replace(self.path / _DAMAGED_CHECKPOINT_FILE)
-        warnings.warn(f"{last} is damaged; the run goes on from the checkpoint before it", stacklevel=2)
+        warnings.warn(f"{last} is damaged; the run resumes from the checkpoint before it", stacklevel=2)
         return state
 
     def write_records(self, records: list[EpochRecord]) -> None:
-        """All records at once, as new files: what a run starts from, or goes on from."""
+        """Write all records as new files, when a run starts or is resumed."""
         if rank() > 0:
             return
         try:
             times = read_times(self.path)
         except (RunError, OSError):
-            times = {}  # whatever is there instead of them
+            times = {}  # the file was damaged or replaced
         known = [EpochTime(record.epoch, times[record.epoch]) for record in records if record.epoch in times]
         for name, lines in ((METRICS_FILE, records), (_TIMING_FILE, known)):
             if lines:
-                write_atomically(self.path / name, map(_line, lines))
+                write_atomically(self.path / name, (json.dumps(asdict(line)) + "\n" for line in lines))
             else:
                 (self.path / name).unlink(missing_ok=True)
 
     def append_record(self, record: EpochRecord, seconds: float) -> None:
-        """One more epoch; its time goes to a file of its own, since times do not repeat."""
+        """Append one epoch; its time goes into another file, because times differ when a run is repeated."""
         if rank() > 0:
             return
-        took = EpochTime(record.epoch, round(seconds, 4))
-        for name, line in ((METRICS_FILE, _line(record)), (_TIMING_FILE, _line(took))):
+        for name, line in ((METRICS_FILE, record), (_TIMING_FILE, EpochTime(record.epoch, round(seconds, 4)))):
             with open_own(self.path / name) as file:
-                file.write(line)
+                file.write(json.dumps(asdict(line)) + "\n")
 
 
 def _read_checkpoint(file: Path) -> dict[str, Any]:
     try:
         with open_regular(file) as content:
-            # A file of any size is judged before it is held in memory: torch does not compress and stores everything
-            # once, so what unpacks to more than the file was made by someone else, perhaps to fill the memory.
+            # The size is checked before anything is read into memory: torch does not compress and stores everything
+            # once, so a file that unpacks to more than its size was not written by torch.
             with zipfile.ZipFile(content) as records:
                 unpacked = sum(record.file_size for record in records.infolist())
             content.seek(0)
@@ -165,23 +165,23 @@ def _read_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def _check_tensors(state: Any) -> None:
-    """Refuse tensors that take no room in the file and would take it in memory: expanded, or sparse."""
+    """Refuse tensors that need more memory than their part of the file: expanded or sparse ones."""
     if isinstance(state, Tensor):
         whole = state.layout is torch.strided and state.device.type == "cpu" and not state.is_quantized
         if not whole or state.numel() * state.element_size() > state.untyped_storage().nbytes():
-            raise ValueError(f"a tensor of shape {tuple(state.shape)} has no values of its own")
+            raise ValueError(f"a tensor of shape {tuple(state.shape)} does not store all its values")
     elif isinstance(state, dict | list | tuple):
-        for part in state.values() if isinstance(state, dict) else state:
-            _check_tensors(part)
+        for item in state.values() if isinstance(state, dict) else state:
+            _check_tensors(item)
 
 
 def read_run(path: str | Path) -> RunFile:
-    """What run.json tells of a run."""
+    """Read run.json."""
     file = Path(path) / RUN_FILE
     if not file.is_file():
         raise RunError(f"{path} is not a run directory: it has no {RUN_FILE}; `agrlearn train` makes one")
     try:
-        return RunFile.model_validate(parse_json(read_small_text(file)))
+        return RunFile.model_validate(read_json(file))
     except ValueError:
         raise RunError(f"{file} was not written by this version of agrlearn; use another run directory") from None
 
@@ -199,25 +199,20 @@ def _write_run(path: Path, about: RunFile) -> None:
 
 
 def read_records(path: str | Path) -> list[EpochRecord]:
-    """The epochs of a run, from metrics.jsonl; a last line that is not whole yet is left out."""
-    file = Path(path) / METRICS_FILE
-    if not file.exists():
-        return []
-    try:
-        return [EPOCH_RECORD.validate_json(line) for line in whole_lines(file)]
-    except ValueError:
-        raise RunError(f"{file} does not hold the records of a run; `agrlearn train` writes it anew") from None
+    """The epochs of a run, from metrics.jsonl; an incomplete last line is left out."""
+    return _read_lines(Path(path) / METRICS_FILE, EPOCH_RECORD, "`agrlearn train` writes it again")
 
 
 def read_times(path: str | Path) -> dict[int, float]:
-    """The seconds of every epoch, from timing.jsonl; of one that was trained again, the last ones."""
-    file = Path(path) / _TIMING_FILE
-    if not file.exists():
-        return {}
+    """The seconds of every epoch, from timing.jsonl; of an epoch that was trained again, the last ones."""
+    return {time.epoch: time.seconds for time in _read_lines(Path(path) / _TIMING_FILE, EPOCH_TIME, "remove it")}
+
+
+def _read_lines(file: Path, kind: TypeAdapter, advice: str) -> list[Any]:
     try:
-        return {time.epoch: time.seconds for time in map(EPOCH_TIME.validate_json, whole_lines(file))}
+        return [kind.validate_json(line) for line in whole_lines(file)] if file.exists() else []
     except ValueError:
-        raise RunError(f"{file} does not hold the times of a run; remove it") from None
+        raise RunError(f"{file} was not written by a run; {advice}") from None
 
 
 def clear_run(path: str | Path) -> None:
@@ -231,7 +226,7 @@ def clear_run(path: str | Path) -> None:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Within this block no other process trains in the folder."""
+    """Keep other processes from training in the folder within this block."""
     with ExitStack() as held:
         try:
             held.enter_context(one_process_at_a_time(folder, wait=False))
@@ -242,28 +237,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def _line(record: EpochRecord | EpochTime) -> str:
-    return json.dumps(asdict(record)) + "\n"
-
-
-def _versions() -> dict[str, str]:
-    return {package: version(package) for package in ("agrlearn", "torch", "numpy", "lightning-fabric")}
-
-
-def _refuse_differences(path: Path, theirs: Any, mine: Any) -> None:
-    differences = list(_differences(theirs, mine))
-    if differences:
-        raise RunError(
-            f"{path} belongs to another run ({'; '.join(differences[:3])}"
-            f"{f'; and {len(differences) - 3} more' if len(differences) > 3 else ''}): "
-            "use another run directory, or start this one over (agrlearn train --fresh)"
-        )
-
-
-def _differences(theirs: Any, mine: Any, where: str = "") -> list[str]:
-    if isinstance(theirs, dict) and isinstance(mine, dict):
-        names = [*theirs, *(name for name in mine if name not in theirs)]
-        return [
-            text for name in names for text in _differences(theirs.get(name), mine.get(name), name.replace("_", " "))
-        ]
-    return [] if theirs == mine else [f"its {where} is {theirs}, not {mine}"]
+def _differences(found: Any, expected: Any, name: str = "") -> list[str]:
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return [text for key in found | expected for text in _differences(found.get(key), expected.get(key), key)]
+    return [] if found == expected else [f"its {name.replace('_', ' ')} is {found}, not {expected}"]

@@ -1,4 +1,4 @@
-"""What a run leaves behind as numbers."""
+"""The records of a run: its figures and times, epoch by epoch."""
 
 import statistics
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from pydantic import Field, TypeAdapter
 from agrlearn.errors import RunError
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
-"""A count in a file: beyond this, numbers in JSON are not exact."""
+"""A count in a file. JSON numbers above this limit are not exact."""
 Number = Annotated[float, Field(strict=True, gt=-1e300, lt=1e300)]
-"""A figure in a file. Training that goes on writes no infinite ones."""
+"""A figure in a file; training stops before one is infinite."""
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch, without times: a run that is repeated, or killed and resumed, writes the same record."""
+    """One epoch, without times: a run that is repeated, or resumed, writes the same record."""
 
     epoch: Annotated[Whole, Field(ge=1)]
     """From 1."""
@@ -29,8 +29,8 @@ class EpochRecord:
     information: Number | None
     """Mean of the penalty J in nats (None at alpha 0). With a deterministic encoder it is a regularizer, not I(X;T)."""
     log_groups: Number
-    """log m, beside which J is read: fixed points of the permutation keep J near it. m is the number of groups that J
-    sees at a time, in a batch or a part of it; like J, a mean over the epoch's groups."""
+    """log m, with which J is compared: fixed points of the permutation keep J near it. m is the number of groups that J
+    sees at a time, in a batch or a microbatch; like J, a mean over the epoch's groups."""
     skipped_penalties: Whole
     """Batches whose J was not finite and was left out of the loss."""
     objects_seen: Annotated[Whole, Field(ge=1)]
@@ -56,11 +56,11 @@ class EpochTime:
 
 
 EPOCH_RECORD, EPOCH_TIME = TypeAdapter(EpochRecord), TypeAdapter(EpochTime)
-"""Check what was read from a file."""
+"""Check records that are read from a file."""
 
 
 def best_record(records: Iterable[EpochRecord]) -> EpochRecord:
-    """The epoch with the highest validation likelihood, of equals the first: the one that a recipe's patience keeps."""
+    """The first epoch with the highest validation likelihood: the one that a recipe's patience keeps."""
     measured = [(record.validation_nll, record) for record in records if record.validation_nll is not None]
     return min(measured, key=lambda pair: pair[0])[1]
 
@@ -71,13 +71,13 @@ class History:
 
     records: tuple[EpochRecord, ...]
     seconds: float
-    """Time spent training, without evaluation; over all sittings of a resumed run."""
+    """Time spent training, without evaluation, including the time before a run was resumed."""
     was_finished: bool = False
-    """Whether the run directory held the finished run already, so that nothing was trained."""
+    """Whether the run directory already had the finished run, so that nothing was trained."""
 
     def final_error(self, epochs: int = 10) -> float:
         """The median validation error of the last epochs, which the paper reports."""
         errors = [record.validation_error for record in self.records[-epochs:] if record.validation_error is not None]
         if not errors:
-            raise RunError(f"none of the last {epochs} epochs was measured; train with a validation set")
+            raise RunError(f"none of the last {epochs} epochs was evaluated; train with a validation set")
         return statistics.median(errors)

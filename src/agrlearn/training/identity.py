@@ -1,4 +1,4 @@
-"""What makes a run this run, by which its directory knows it again."""
+"""run.json: what identifies a run, and where its data are."""
 
 import base64
 import functools
@@ -27,11 +27,15 @@ RUN_FORMAT: Literal["agrlearn-run-3"] = "agrlearn-run-3"
 
 LONGEST_TEXT = 10_000
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
-"""A name or a value in a file that somebody may have tampered with."""
+"""A name or a value in a file that may have been tampered with."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class NetworkFacts(BaseModel):
-    """What every network tells, beside options of its own."""
+    """What describes every network, in addition to its own options."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     __pydantic_extra__: dict[str, Text | int | float | bool | list[int] | None]
@@ -40,26 +44,22 @@ class NetworkFacts(BaseModel):
     fold: Annotated[int, Field(ge=1, lt=2**31)]
 
 
-class Identity(BaseModel):
-    """What makes a run this run, as far as it can be told: of a network of the user's own, not its initial weights."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class Identity(_Strict):
+    """What identifies a run. The initial weights of a network that is not from the catalogue are not part of it."""
 
     precision: Text
     recipe: Annotated[Recipe, Field(strict=False)]
     network: NetworkFacts
     initial_seed: int | None
-    """Of the network's weights, where the catalogue drew them."""
+    """Of the network's weights, if the catalogue made them."""
     training_data: Text
     validation_data: Text | None
     augmentation: Text | None
     critic: Text | None = None
 
 
-class DataNote(BaseModel):
+class DataNote(_Strict):
     """Where a run's data are, how they became objects, and which of them it held out."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     source: Text
     """A data set by name, or the path of a file or folder."""
@@ -69,26 +69,24 @@ class DataNote(BaseModel):
     dtype: Text
     """Of the objects, such as uint8."""
     trained_on: "Rows | None"
-    """None where an object is there twice."""
+    """None if an object occurs twice."""
     held_out: "Rows | None"
-    """None where nothing was, or where it did not come from the source."""
+    """None if nothing was held out, or if it is not from the source."""
 
 
-class Rows(BaseModel):
-    """Some objects of a source."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+class Rows(_Strict):
+    """A selection of a source's objects."""
 
     part: Literal["train", "test"]
     count: Annotated[int, Field(ge=1, lt=2**40)]
     """Objects in that part."""
     rows: Annotated[str, Field(max_length=2**25)] | None
-    """Which of them, as a bit for each in base64; None for all."""
+    """Which of them are selected, as a bit for each in base64; None for all."""
     digest: Text
-    """Of these objects in the order of the source, by which they are known again."""
+    """Of these objects in the order of the source, to recognise them."""
 
     def indices(self) -> Tensor:
-        """Their places in the part."""
+        """The indices of the objects in the part."""
         if self.rows is None:
             return torch.arange(self.count)
         try:
@@ -98,45 +96,42 @@ class Rows(BaseModel):
         return torch.from_numpy(bits[: self.count].nonzero()[0])
 
 
-class RunFile(BaseModel):
+class RunFile(_Strict):
     """The contents of run.json."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     format: Literal["agrlearn-run-3"]
     versions: dict[Text, Text]
     identity: Identity
     data: DataNote | None
-    """None for data that are not of a source, such as arrays and a Dataset of the user's own."""
+    """None for data that are not from a source, such as arrays or any other Dataset."""
     command: Text | None = None
-    """That made the run; None for a run from Python."""
+    """The command that started the run; None for a run from Python."""
     spec: dict[str, Any] | None = None
-    """The `RunSpec` that the run was made from; None where `fit` was called with a network and data."""
+    """The `RunSpec` of the run; None if `fit` was called with a network and data."""
     data_stamp: Text | None = None
-    """Of the files that the spec names, by which a change of them is noticed without reading them."""
+    """Of the files that the spec names: a change of them is noticed without reading them."""
     result: dict[str, Any] | None = None
-    """The `RunResult` of a run from a spec, once it is finished."""
+    """The `RunResult` of a finished run that was made from a spec."""
 
 
 def note_data(train_set: Dataset, validation_set: Dataset | None) -> DataNote | None:
-    """What is known of where the data come from."""
-    origin = train_set.origin if isinstance(train_set, LabelledSet) else None
-    if origin is None or not isinstance(train_set, LabelledSet):
+    """Where the data come from; None if that is not known."""
+    if not isinstance(train_set, LabelledSet) or train_set.origin is None:
         return None
-    other = validation_set.origin if isinstance(validation_set, LabelledSet) else None
-    shared = other is not None and other.source == origin.source
+    origin = train_set.origin
     return DataNote(
         source=origin.source, data_dir=origin.data_dir, preparation=origin.preparation, skip_bad=origin.skip_bad,
-        dtype=str(first_tensor(train_set.objects).dtype).removeprefix("torch."), trained_on=_note_rows(train_set),
-        held_out=_note_rows(validation_set) if shared and isinstance(validation_set, LabelledSet) else None,
+        dtype=str(first_tensor(train_set.objects).dtype).removeprefix("torch."),
+        trained_on=_note_rows(train_set, origin.source), held_out=_note_rows(validation_set, origin.source),
     )  # fmt: skip
 
 
-def _note_rows(objects: LabelledSet) -> Rows | None:
-    """Which objects of their source these are, in its order; None if one is there twice."""
-    assert objects.origin is not None
-    part, rows, count = cast(Literal["train", "test"], objects.origin.part), objects.origin.rows, objects.origin.count
-    plain = replace(objects, weights=None)
+def _note_rows(dataset: Dataset | None, source: str) -> Rows | None:
+    """Which objects of the source these are, in its order; None if they are from elsewhere, or one occurs twice."""
+    if not isinstance(dataset, LabelledSet) or dataset.origin is None or dataset.origin.source != source:
+        return None
+    part, rows, count = cast(Literal["train", "test"], dataset.origin.part), dataset.origin.rows, dataset.origin.count
+    plain = replace(dataset, weights=None)
     if rows is None:
         return Rows(part=part, count=count, rows=None, digest=plain.digest())
     bits = torch.zeros(count, dtype=torch.uint8)
@@ -152,7 +147,14 @@ def identity_of(
     augment: Callable | None, critic: nn.Module | None = None,
 ) -> Identity:  # fmt: skip
     """The identity of a training run."""
-    facts: Any = network.description or _described(network)
+    facts: Any = network.description or {
+        "network": type(network).__name__,
+        "fold": network.fold,
+        "parameters": count_parameters(network),
+        "noise": network.noise,
+        "join": _function_name(network.join.function if isinstance(network.join, Join) else network.join),
+        "layers": _layers(network),
+    }
     return Identity(
         precision=str(engine.strategy.precision.precision),
         recipe=recipe,
@@ -160,26 +162,14 @@ def identity_of(
         initial_seed=network.initial_seed,
         training_data=_fingerprint(train_set),
         validation_data=None if validation_set is None else _fingerprint(validation_set),
-        augmentation=None if augment is None else _told(augment)[:LONGEST_TEXT],
+        augmentation=None if augment is None else _function_name(augment)[:LONGEST_TEXT],
         critic=None if critic is None else _layers(critic),
     )
 
 
-def _described(network: AggregatedClassifier) -> dict[str, Any]:
-    """What tells a network that is not of the catalogue from others."""
-    return {
-        "network": type(network).__name__,
-        "fold": network.fold,
-        "parameters": count_parameters(network),
-        "noise": network.noise,
-        "join": _told(network.join.function if isinstance(network.join, Join) else network.join),
-        "layers": _layers(network),
-    }
-
-
 def _layers(module: nn.Module) -> str:
-    """A fingerprint of what a module is made of, without its weights."""
-    layers = re.sub(r"0x[0-9a-fA-F]+", "", repr(module))  # without addresses in memory, which no other process has
+    """A fingerprint of a module's layers, without its weights."""
+    layers = re.sub(r"0x[0-9a-fA-F]+", "", repr(module))  # memory addresses differ between processes
     return hashlib.sha256(layers.encode()).hexdigest()[:16]
 
 
@@ -188,10 +178,10 @@ def _fingerprint(dataset: Dataset) -> str:
     return f"{len(dataset)} objects{digest}"  # type: ignore[arg-type]
 
 
-def _told(function: Any) -> str:
-    """What a function is called, with the plain values that it is bound to; objects tell their kind alone."""
+def _function_name(function: Any) -> str:
+    """A function's name, with the plain values that a partial binds; for other objects, the name of their class."""
     if isinstance(function, functools.partial):
         bound = [*enumerate(function.args), *function.keywords.items()]
         plain = [f"{name}={value!r}" for name, value in bound if isinstance(value, str | int | float)]
-        return f"{_told(function.func)}({', '.join(plain)})"
+        return f"{_function_name(function.func)}({', '.join(plain)})"
     return str(getattr(function, "__qualname__", type(function).__qualname__))

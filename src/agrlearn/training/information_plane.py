@@ -1,4 +1,4 @@
-"""Where a network stands in the information plane, measured on objects that it was not trained on."""
+"""A network's place in the information plane, measured on objects that it was not trained on."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,7 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import group
-from agrlearn.information.plane import (
-    gaussian_scores,
-    label_bound,
-    leave_one_out_bounds,
-    leave_one_out_label_information,
-)
+from agrlearn.information import plane
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.seeding import generator
@@ -31,17 +26,17 @@ class InformationPlane:
     x_information_upper: float
     """At least I(X;T)."""
     y_information: float
-    """At most I(Y;T): what the known p(t|x) of other groups tells of the labels."""
+    """At most I(Y;T): what the known p(t|x) of other groups says about the labels."""
     y_information_bound: float
     """Theorem 3: at most I(Y;T), by the network's own heads, H(Y) − cross-entropy."""
 
 
 def check_trackable(network: AggregatedClassifier, held_out: Dataset | None) -> None:
-    """Refuse to call a figure mutual information where it is none, or where there is nothing to measure it on."""
+    """Refuse a network whose I(X;T) is not finite, and missing or too few held-out objects."""
     if not network.noise > 0:
         raise RecipeError(
-            "track_information needs a stochastic bottleneck: a deterministic encoder has no finite I(X;T), so there "
-            "is nothing to estimate; build the network with noise=0.1 or so, or leave track_information out"
+            "track_information needs a stochastic bottleneck: a deterministic encoder has no finite I(X;T); build the "
+            "network with noise=0.1 or so, or leave track_information out"
         )
     if held_out is None:
         raise RecipeError("track_information is measured on held-out objects; pass a validation set")
@@ -63,18 +58,17 @@ def measure_information(network: AggregatedClassifier, held_out: Dataset, seed: 
     device = network.head.weight.device
     means, labels = [], []
     network = eval_view(network)
-    for part in chosen.split(_BATCH):
-        objects, answers = fetch(held_out, part.flatten())
+    for indices in chosen.split(_BATCH):
+        objects, answers = fetch(held_out, indices.flatten())
         means.append(network.bottleneck(group(network.to_device(objects), network.fold)))
         labels.append(answers.to(device).view(-1, network.fold))
     mean, y = torch.cat(means), torch.cat(labels)
     t = network.perturb(mean, random)
     logits = network.heads(t)
-    if device.type == "mps":  # which has no double precision
+    if device.type == "mps":  # MPS has no double precision
         mean, y, t, logits = (tensor.cpu() for tensor in (mean, y, t, logits))
     heads = torch.log_softmax(logits.double(), dim=-1)
-    scores = gaussian_scores(t, mean, network.noise)
-    lower, upper = leave_one_out_bounds(scores)
-    return InformationPlane(
-        lower, upper, leave_one_out_label_information(scores, y, network.num_classes), label_bound(heads, y)
-    )
+    scores = plane.gaussian_scores(t, mean, network.noise)
+    lower, upper = plane.leave_one_out_bounds(scores)
+    y_information = plane.leave_one_out_label_information(scores, y, network.num_classes)
+    return InformationPlane(lower, upper, y_information, plane.label_bound(heads, y))

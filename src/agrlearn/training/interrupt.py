@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps instead of within one."""
+"""Stop between two steps on Ctrl-C, not within one."""
 
 import signal
 import threading
@@ -7,27 +7,21 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupt:
-    """Whether the user has asked to stop."""
-
-    requested = False
-
-
 @contextmanager
-def deferred_interrupt() -> Iterator[Interrupt]:
-    """Within this block the first Ctrl-C only sets `requested`; a second one stops at once.
+def deferred_interrupt() -> Iterator[threading.Event]:
+    """Within this block the first Ctrl-C only sets the event; a second one stops at once.
 
-    Where Ctrl-C is ignored, as in a process that a script put in the background, it still is.
+    If Ctrl-C is ignored, as in a background process of a script, it still is.
     """
-    interrupt = Interrupt()
+    interrupt = threading.Event()
     before = signal.getsignal(signal.SIGINT)
-    # None is a handler that Python did not set and could not set again.
+    # None is a handler that Python did not set and cannot restore.
     if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
         yield interrupt
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        interrupt.requested = True
+        interrupt.set()
         signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, note)

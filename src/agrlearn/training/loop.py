@@ -1,4 +1,4 @@
-"""The epochs of Algorithm 1, from the first batch to the last checkpoint; one step of it is in `step`."""
+"""The training loop: the epochs of Algorithm 1 and their checkpoints. A single step is in `step`."""
 
 import functools
 import time
@@ -14,11 +14,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from agrlearn.data.labelled import (
     LabelledSet,
     batches,
+    check_class_count,
     check_range,
-    check_same_classes,
-    check_several_classes,
     explain_lost_workers,
-    unwrapped,
+    unwrap,
 )
 from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
@@ -34,17 +33,11 @@ from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.identity import identity_of, note_data
 from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
+from agrlearn.training.microbatches import mean_log_groups
 from agrlearn.training.mixup import mix_groups
-from agrlearn.training.parts import mean_log_groups
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
-from agrlearn.training.setup import (
-    explain_single_groups,
-    learning_rate_at,
-    make_optimizer,
-    make_regularizer,
-    set_learning_rate,
-)
+from agrlearn.training.setup import explain_single_groups, learning_rate_at, make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
 from agrlearn.training.step import train_step
 
@@ -53,7 +46,7 @@ Augment = Callable[[Objects, torch.Generator], Objects]
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _STEPS_BETWEEN_AGREEMENTS = 10
-# Random streams of a step beside the network's own, and what keeps the ranks' apart.
+# Keys of the random streams of a step other than the network's own, and of the ranks.
 _PERMUTATIONS, _AUGMENTATION, _MIXUP, _RANK = 1, 2, 4, 5
 
 
@@ -75,32 +68,29 @@ def fit(
 ) -> History:
     """Train `network` in place.
 
-    Modules that are in eval mode within a network in train mode stay so, such as normalisations that are kept frozen.
+    If the network is in train mode, modules within it that are in eval mode stay so, such as frozen normalisations.
 
     Args:
         train_set: any map-style Dataset of (object, label); a `LabelledSet` is fastest.
         recipe: the hyperparameters; the paper's by default.
-        validation_set: measured after every epoch by Replicated prediction; nothing is chosen by it, unless the recipe
+        validation_set: evaluated after every epoch by Replicated prediction; it influences training only if the recipe
             has patience.
-        run_dir: where checkpoints and records go. A run that was stopped goes on there, bit for bit as if it had not
-            been; a data set with random transforms of its own goes back to the start of the epoch for that.
+        run_dir: where checkpoints and records go. A run that was stopped is resumed there with the same results, bit
+            for bit; with a Dataset other than a `LabelledSet`, from the start of the epoch.
         augment: changes each batch of training objects at random, each slot's copy by itself.
-        critic: scores groups and their bottlenecks for the penalty J, where the recipe's alpha is above 0, and is
-            trained along; by default one that fits the objects.
+        critic: scores groups and their bottlenecks for the penalty J if the recipe's alpha is above 0, and is trained
+            too; by default one that fits the objects.
         workers: processes that load a Dataset other than a `LabelledSet`.
-        fabric: devices, processes and precision, as a Lightning Fabric that is launched; one device by default. The
-            batch is that of all processes together, and J and batch normalisation are computed over all of it.
-        progress: show a progress bar; on a terminal by default. "lines" does that too, and elsewhere prints a line now
-            and then.
+        fabric: devices, processes and precision, as a launched Lightning Fabric; one device by default. A batch is
+            shared by all processes, and J and batch normalisation are computed over all of it.
+        progress: show a progress bar; by default on a terminal only. "lines" also prints a line now and then if there
+            is no terminal.
         checkpoint_seconds: time between checkpoints within an epoch.
-        on_claim: called with the run directory once it is this run's, by one process, before it trains.
+        on_claim: called by one process with the run directory once it is locked for this run, before training.
     """
     recipe = recipe or Recipe()
-    _check_data(train_set)
-    if validation_set is not None:
-        _check_data(validation_set)
-    train_set = unwrapped(train_set)
-    validation_set = None if validation_set is None else unwrapped(validation_set)
+    train_set = _checked(train_set)
+    validation_set = None if validation_set is None else _checked(validation_set)
     engine = fabric or Fabric(devices=1)
     sampler = GroupBatchSampler(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
@@ -110,24 +100,17 @@ def fit(
     with ExitStack() as held:
         run, checkpoint = None, None
         if run_dir is not None:
-            identity = functools.partial(
-                identity_of, network, train_set, validation_set, recipe, engine, augment, critic
+            run = RunDirectory(
+                run_dir,
+                lambda: identity_of(network, train_set, validation_set, recipe, engine, augment, critic),
+                lambda: note_data(train_set, validation_set),
             )
-            data = functools.partial(note_data, train_set, validation_set)
-            run = held.enter_context(closing(RunDirectory(run_dir, identity, data)))
-            checkpoint = on_rank_zero(functools.partial(_claim, run, on_claim))
+            held.enter_context(closing(run))
+            checkpoint = on_rank_zero(functools.partial(run.open, on_claim))
         return _train(
             network, train_set, recipe, validation_set, sampler, engine, run, checkpoint, augment=augment,
             critic=critic, workers=workers, progress=progress, label=label, checkpoint_seconds=checkpoint_seconds,
         )  # fmt: skip
-
-
-def _claim(run: RunDirectory, on_claim: Callable[[Path], None] | None) -> dict[str, Any] | None:
-    """Take the directory, or refuse before anything in it is changed; its last checkpoint."""
-    checkpoint = run.open()
-    if on_claim is not None:
-        on_claim(run.path)
-    return checkpoint
 
 
 def _train(
@@ -136,7 +119,7 @@ def _train(
     *, augment: Augment | None, critic: Critic | None, workers: int, progress: bool | Literal["lines"] | None,
     label: str, checkpoint_seconds: float,
 ) -> History:  # fmt: skip
-    """All epochs that are left, one after the other."""
+    """Train the remaining epochs."""
     if not network.training:
         network.train()
     module, optimizer = engine.setup(network, make_optimizer(network, recipe))
@@ -145,7 +128,7 @@ def _train(
         regularizer = make_regularizer(network, train_set, recipe, engine.device, augment, critic)
     totals = EpochTotals.zero(engine.device)
     state = TrainingState(network, optimizer, regularizer, totals, engine.strategy.precision)
-    if run is not None and checkpoint is not None:
+    if checkpoint is not None:
         state.load_state_dict(checkpoint, epochs=recipe.epochs, steps=len(sampler))
         if engine.global_rank > 0:  # the totals are kept by rank 0
             state.totals = EpochTotals.zero(engine.device)
@@ -169,10 +152,11 @@ def _train(
             sampler.set_epoch(state.epoch)
             seed_torch(derive_seed(recipe.seed, state.epoch, *own), engine.device)
             for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
-                if not exact and labels.device.type == "cpu":  # on a GPU, to look would be to wait for it
+                if not exact and labels.device.type == "cpu":  # on a GPU, this would wait for the device
                     check_range(labels, network.num_classes)
                 keys = (recipe.seed, state.epoch, state.step)
-                set_learning_rate(optimizer, recipe, state.epoch + state.step / steps)
+                for settings in optimizer.param_groups:
+                    settings["lr"] = learning_rate_at(recipe, state.epoch + state.step / steps)
                 with seeded(derive_seed(*keys, *own), engine.device):
                     if augment is not None:
                         objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
@@ -195,7 +179,7 @@ def _train(
                     looked = now
                     bar.show(state.epoch * steps + state.step, _figures(state, recipe, log_groups, now - started))
                 due = run is not None and exact and now - saved > checkpoint_seconds
-                due, stopped = _agree(due, interrupt.requested, state.step, engine)
+                due, stopped = _agree(due, interrupt.is_set(), state.step, engine)
                 if run is not None and exact and (due or stopped):
                     state.gather_totals()
                     run.save(state.state_dict)
@@ -213,7 +197,7 @@ def _train(
         network.load_state_dict(state.best_weights)
     if run is not None and engine.is_global_zero:
         save(network, run.path / NETWORK_FILE, class_names=getattr(train_set, "class_names", ()))
-    if _agree(False, interrupt.requested, 0, engine)[1]:  # in the last epoch's evaluation, after the last step
+    if _agree(False, interrupt.is_set(), 0, engine)[1]:  # during the last evaluation
         raise KeyboardInterrupt
     return History(tuple(state.records), state.seconds, was_finished)
 
@@ -230,10 +214,7 @@ def _end_epoch(
             try:
                 evaluation = evaluate(state.network, validation_set, sharded=True, workers=workers)
             except NotFiniteError:
-                raise TrainingError(
-                    f"the network's answers are no longer finite in epoch {state.epoch + 1}; lower the learning rate, "
-                    "and check the data"
-                ) from None
+                raise state.diverged("network's answers are") from None
             if recipe.track_information:
                 plane = measure_information(state.network, validation_set, recipe.seed)
     seen_before = state.records[-1].objects_seen if state.records else 0
@@ -257,7 +238,7 @@ def _end_epoch(
 
 
 def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, bool]:
-    """Whether to save, and whether to stop; several processes do so at the same step, and ask each other rarely."""
+    """Whether to save, and whether to stop: at the same step in all processes, which rarely communicate about it."""
     if engine.world_size == 1:
         return due, stopped
     if step % _STEPS_BETWEEN_AGREEMENTS:
@@ -265,10 +246,11 @@ def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, b
     return any_rank(due, engine.device), any_rank(stopped, engine.device)
 
 
-def _check_data(dataset: Dataset) -> None:
-    """Refuse what is no map-style Dataset of (object, label)."""
+def _checked(dataset: Dataset) -> Dataset:
+    """The data set, as a `LabelledSet` if it is a subset of one; anything but (object, label) pairs is refused."""
+    dataset = unwrap(dataset)
     if isinstance(dataset, LabelledSet):
-        return
+        return dataset
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
         hint = "pass its dataset, loader.dataset" if isinstance(dataset, DataLoader) else "LabelledSet.of() makes one"
         raise DataError(f"expected a map-style Dataset of (object, label), got {type(dataset).__name__}; {hint}")
@@ -280,6 +262,7 @@ def _check_data(dataset: Dataset) -> None:
                 f"expected a Dataset whose items are (object, label), got {type(item).__name__} as its first item; "
                 "LabelledSet.of(objects, labels) makes one of all objects and all labels"
             )
+    return dataset
 
 
 def _check(
@@ -289,16 +272,21 @@ def _check(
     if not torch.is_grad_enabled():
         raise TrainingError("fit was called under torch.no_grad() or inference_mode(), where nothing can be learned")
     if isinstance(train_set, LabelledSet):
-        check_several_classes(train_set)
-    if isinstance(train_set, LabelledSet) and train_set.num_classes > network.num_classes:
-        raise DataError(
-            f"the data set has {train_set.num_classes} classes, the network {network.num_classes}; "
-            f"build it with num_classes={train_set.num_classes}"
-        )
-    if isinstance(train_set, LabelledSet) and isinstance(validation_set, LabelledSet):
-        check_same_classes(train_set, validation_set)
+        check_class_count(train_set)
+        classes = train_set.num_classes
+        if classes > network.num_classes:
+            raise DataError(
+                f"the data set has {classes} classes, the network {network.num_classes}; build it with "
+                f"num_classes={classes}"
+            )
+        if isinstance(validation_set, LabelledSet) and validation_set.class_names != train_set.class_names:
+            first, second = (", ".join(dataset.class_names[:10]) for dataset in (train_set, validation_set))
+            raise DataError(
+                f"the training and the validation set number their classes differently ({first}; {second}); make the "
+                "validation set by LabelledSet.of(objects, labels, class_names=train_set.class_names)"
+            )
     if validation_set is not None and len(validation_set) == 0:  # type: ignore[arg-type]
-        raise DataError("the validation set is empty; pass at least one object, or none at all as None")
+        raise DataError("the validation set is empty; pass at least one object, or None for no validation set")
     if recipe.patience is not None and validation_set is None:
         raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
     if critic is not None and recipe.alpha == 0:
@@ -312,25 +300,25 @@ def _check(
         )
     if recipe.batch_size < recipe.accumulate * engine.world_size:
         raise RecipeError(
-            f"batch_size={recipe.batch_size} groups cannot be cut into accumulate={recipe.accumulate} parts on each of "
-            f"{engine.world_size} processes; raise batch_size or lower accumulate"
+            f"batch_size={recipe.batch_size} groups cannot be cut into accumulate={recipe.accumulate} microbatches on "
+            f"each of {engine.world_size} processes; raise batch_size or lower accumulate"
         )
 
 
 def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: float) -> str:
-    """The running figures of the epoch under way, for the progress bar."""
+    """The figures of the current epoch so far, for the progress bar."""
     totals = state.totals
-    parts = [
+    figures = [
         f"{state.epoch + 1}/{recipe.epochs}",
         f"loss {float(totals.loss) / totals.groups:.3f}",
         f"error {float(totals.wrong) / (totals.groups * state.network.fold):.1%}",
     ]
     if totals.penalties:
-        parts.append(f"J {float(totals.information) / totals.penalties:.2f} of log m {log_groups:.2f}")
+        figures.append(f"J {float(totals.information) / totals.penalties:.2f} of log m {log_groups:.2f}")
     if totals.skipped:
-        parts.append(f"J left out {totals.skipped}×")
+        figures.append(f"J left out {totals.skipped}×")
     errors = (record.validation_error for record in reversed(state.records))
     if (error := next((error for error in errors if error is not None), None)) is not None:
-        parts.append(f"held out {error:.1%}")
-    parts.append(f"{totals.groups * state.network.fold / seconds:,.0f} objects/s")
-    return " · ".join(parts)
+        figures.append(f"held out {error:.1%}")
+    figures.append(f"{totals.groups * state.network.fold / seconds:,.0f} objects/s")
+    return " · ".join(figures)

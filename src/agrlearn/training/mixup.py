@@ -1,4 +1,4 @@
-"""mixup (Zhang et al. 2018): the neighbour that a user would try instead."""
+"""mixup (Zhang et al. 2018), for comparison."""
 
 import random
 from typing import NamedTuple
@@ -29,7 +29,7 @@ def mix_groups(groups: Objects, strength: float, generator: torch.Generator) -> 
     (torch.Size([4, 2, 3]), [0, 1, 2, 3])
     """
     if not isinstance(groups, Tensor) or groups.dtype in TOKEN_TYPES:
-        raise RecipeError("mixup averages objects, which tokens cannot be; leave mixup at 0")
+        raise RecipeError("mixup averages objects, and tokens cannot be averaged; leave mixup at 0")
     seed = int(torch.randint(2**62, (), generator=generator))
     share = random.Random(seed).betavariate(strength, strength)
     partners = torch.randperm(len(groups), generator=generator).to(groups.device)

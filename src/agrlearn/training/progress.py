@@ -1,8 +1,7 @@
-"""What a person sees while a network trains."""
+"""The progress bar."""
 
 import sys
 import time
-from types import TracebackType
 from typing import Literal
 
 from rich.console import Console
@@ -13,12 +12,12 @@ _SECONDS_BETWEEN_LINES = 30
 
 
 class TrainingProgress:
-    """A bar over all steps with loss, error, J, speed and time left; silent where there is no terminal.
+    """A bar over all steps with loss, error, J, speed and time left.
 
     Args:
         total: steps of the whole run.
-        done: steps that an earlier sitting has done.
-        shown: None shows the bar on a terminal only; "lines" as well, and elsewhere the figures in a line now and then.
+        done: steps done before the run was resumed.
+        shown: None shows the bar on a terminal only; "lines" also prints a line now and then if there is no terminal.
     """
 
     def __init__(
@@ -27,7 +26,7 @@ class TrainingProgress:
         console = Console(file=sys.stderr)
         self._label = label
         self._lines = shown == "lines" and not console.is_terminal
-        self._told = time.monotonic()
+        self._last_line = time.monotonic()
         whole = Column(no_wrap=True)
         self._bar = Progress(
             TextColumn("{task.description}", table_column=whole),
@@ -46,15 +45,13 @@ class TrainingProgress:
 
     def show(self, done: int, figures: str) -> None:
         self._bar.update(self._task, completed=done, figures=figures)
-        if self._lines and time.monotonic() - self._told > _SECONDS_BETWEEN_LINES:
-            self._told = time.monotonic()
+        if self._lines and time.monotonic() - self._last_line > _SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
             print(f"{self._label} · epoch {figures}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> "TrainingProgress":
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()

@@ -50,8 +50,8 @@ class Recipe(Settings):
     batch_size: Count = 64
     """Groups per step, m in the paper (64)."""
     accumulate: Count = 1
-    """Parts into which a batch is cut to save memory; the step is taken on their sum. J and batch normalisation see one
-    part at a time."""
+    """Microbatches into which a batch is cut to save memory; one step is taken for all of them. J and batch
+    normalisation see one microbatch at a time."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Decides the groups and every other random choice of training, and on the command line the initial weights."""
 
@@ -75,7 +75,7 @@ class Recipe(Settings):
 
     mixup: NotNegative = 0.0
     """Mix pairs of training groups in proportions drawn from Beta(mixup, mixup), and their labels with them (Zhang et
-    al. 2018): a neighbour of this method, for comparison. Not for tokens; 0 mixes nothing."""
+    al. 2018), for comparison. Not for tokens; 0 mixes nothing."""
 
     alpha: NotNegative = 0.0
     """Weight of the information penalty J (paper: 0 to 4). At 0 no critic is built."""
@@ -99,8 +99,8 @@ class Recipe(Settings):
     """Record I(X;T) and I(Y;T) on the validation set after every evaluated epoch; needs a network with noise > 0."""
 
     patience: Count | None = None
-    """Stop after so many epochs without a better likelihood on the validation set, and keep the best epoch's weights;
-    without it, all epochs are trained and the last weights kept (as in the paper)."""
+    """Stop after this number of epochs without a better likelihood on the validation set, and keep the best epoch's
+    weights; without it, all epochs are trained and the last weights kept (as in the paper)."""
 
     @model_validator(mode="after")
     def _milestones_rise(self) -> "Recipe":

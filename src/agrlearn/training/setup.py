@@ -1,4 +1,4 @@
-"""What a recipe asks for: the optimizer, its learning rate, and the regularizer."""
+"""Make what a recipe describes: the optimizer, its learning rate, and the regularizer."""
 
 import copy
 import math
@@ -23,27 +23,17 @@ _CRITIC = 3  # keeps the critic's initial weights apart from the random streams 
 
 
 def make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The main network's optimizer."""
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if recipe.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
     return torch.optim.SGD(
-        parameters,
-        lr=recipe.learning_rate,
-        momentum=recipe.momentum,
-        nesterov=recipe.momentum > 0,
+        parameters, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.momentum > 0,
         weight_decay=recipe.weight_decay,
-    )
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, epoch: float) -> None:
-    """Give the optimizer its learning rate; `epoch` is a fraction within an epoch."""
-    for settings in optimizer.param_groups:
-        settings["lr"] = learning_rate_at(recipe, epoch)
+    )  # fmt: skip
 
 
 def learning_rate_at(recipe: Recipe, epoch: float) -> float:
-    """The main network's learning rate after so many epochs.
+    """The main network's learning rate after `epoch` epochs, which may be fractional.
 
     >>> [learning_rate_at(Recipe(epochs=400), epoch) for epoch in (99, 100, 150, 250)]
     [0.1, 0.01, 0.001, 0.0001]
@@ -61,36 +51,27 @@ def make_regularizer(
     network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device,
     augment: Callable[[Objects, torch.Generator], Objects] | None = None, critic: Critic | None = None,
 ) -> InformationRegularizer:  # fmt: skip
-    """A regularizer with this critic, or with a fresh one that fits the objects, the same for the same seed."""
-    # The recipe bounds the gradient of alpha · J.
+    """A regularizer with this critic, or with a new one that fits the objects, initialised from the recipe's seed."""
+    if critic is None:
+        objects, _ = fetch(train_set, torch.arange(network.fold))
+        if augment is not None:  # it may change the objects' size
+            objects = augment(objects, generator(recipe.seed))
+        prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
+        with seeded(derive_seed(recipe.seed, 0, 0, _CRITIC)):
+            critic = critic_for(
+                group(objects, network.fold), network.features, width=recipe.critic_width, depth=recipe.critic_depth,
+                prepare=prepare[0] if prepare else None,
+            )  # fmt: skip
+    # The recipe limits the gradient of alpha · J.
     clip = None if recipe.clip_penalty is None else recipe.clip_penalty / recipe.alpha
-    critic = critic or _fresh_critic(network, train_set, recipe, augment)
     return InformationRegularizer(
         critic.to(device, torch.float32), recipe.bound, learning_rate=recipe.critic_learning_rate, clip=clip
     )
 
 
-def _fresh_critic(
-    network: AggregatedClassifier, train_set: Dataset, recipe: Recipe,
-    augment: Callable[[Objects, torch.Generator], Objects] | None,
-) -> Critic:  # fmt: skip
-    objects, _ = fetch(train_set, torch.arange(network.fold))
-    if augment is not None:  # which may change their size
-        objects = augment(objects, generator(recipe.seed))
-    prepare = [copy.deepcopy(layer) for layer in standardizers(network)[:1]]
-    with seeded(derive_seed(recipe.seed, 0, 0, _CRITIC)):
-        return critic_for(
-            group(objects, network.fold),
-            network.features,
-            width=recipe.critic_width,
-            depth=recipe.critic_depth,
-            prepare=prepare[0] if prepare else None,
-        )
-
-
 @contextmanager
 def explain_single_groups() -> Iterator[None]:
-    """Within this block, a batch that is too small for batch normalisation is told in a sentence."""
+    """Within this block, raise a `RecipeError` if a batch is too small for batch normalisation."""
     try:
         yield
     except ValueError as error:

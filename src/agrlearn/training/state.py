@@ -1,7 +1,7 @@
-"""Everything that changes while a network trains, as one thing that can be saved and restored."""
+"""Everything that changes while a network trains, to be saved and restored together."""
 
 import textwrap
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 import torch
@@ -17,24 +17,31 @@ from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.training.history import EpochRecord, best_record
 
 _LONGEST_REASON = 200
-_AVERAGES: tuple[frozenset[str], ...] = (
-    frozenset(),
-    frozenset({"momentum_buffer"}),
-    frozenset({"step", "exp_avg", "exp_avg_sq"}),
-)
-"""What SGD without and with momentum, and Adam, keep of a weight."""
+# What SGD without and with momentum, and Adam, store for each weight.
+_AVERAGES: list[set[str]] = [set(), {"momentum_buffer"}, {"step", "exp_avg", "exp_avg_sq"}]
+
+
+def _scalar(value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.shape != () or not value.is_floating_point():
+        raise ValueError("expected a single number")
+    return value
+
+
+# Checked by pydantic when a checkpoint is loaded.
+Scalar = Annotated[Tensor, PlainValidator(_scalar)]
+Count = Annotated[StrictInt, Field(ge=0, lt=2**53)]
 
 
 @dataclass
 class EpochTotals:
-    """Sums over the steps of the epoch under way, kept on the device so that adding does not wait for it."""
+    """Sums over the steps of the current epoch, kept on the device so that adding does not wait for it."""
 
-    loss: Tensor
-    wrong: Tensor
-    information: Tensor
-    groups: int = 0
-    penalties: int = 0
-    skipped: int = 0
+    loss: Scalar
+    wrong: Scalar
+    information: Scalar
+    groups: Count = 0
+    penalties: Count = 0
+    skipped: Count = 0
 
     @staticmethod
     def zero(device: torch.device) -> "EpochTotals":
@@ -46,15 +53,14 @@ class EpochTotals:
         """The sums of all ranks."""
         if world_size() == 1:
             return self
-        counts = torch.tensor([self.groups, self.penalties, self.skipped], device=self.loss.device)
-        sums = sum_over_ranks(torch.stack([self.loss, self.wrong, self.information, *counts.to(self.loss.dtype)]))
-        groups, penalties, skipped = (int(count) for count in sums[3:])
-        return EpochTotals(sums[0], sums[1], sums[2], groups, penalties, skipped)
+        values = [torch.as_tensor(value).to(self.loss) for value in vars(self).values()]
+        loss, wrong, information, *counts = sum_over_ranks(torch.stack(values))
+        return EpochTotals(loss, wrong, information, *(int(count) for count in counts))
 
 
 @dataclass
 class TrainingState:
-    """The networks and optimizers, and how far the run has come: the next step is `step` of `epoch`."""
+    """The networks and optimizers, and the progress of the run: the next step is `step` of `epoch`."""
 
     network: AggregatedClassifier
     optimizer: torch.optim.Optimizer
@@ -66,18 +72,18 @@ class TrainingState:
     step: int = 0
     seconds: float = 0.0
     epoch_seconds: float = 0.0
-    """Those of the epoch under way."""
+    """Of the current epoch."""
     skipped_in_a_row: int = 0
     records: list[EpochRecord] = field(default_factory=list)
     best_epoch: int = 0
     best_weights: dict[str, Tensor] | None = None
-    """The weights with the best validation likelihood, where a recipe's patience asks for them."""
+    """The weights with the best validation likelihood, if the recipe has patience."""
     out_of_patience: bool = False
 
     def note_best(self, patience: int) -> None:
-        """Keep the last epoch's weights if they are the best so far, and stop when the best is too long ago.
+        """Keep the last epoch's weights if they are the best so far, and stop if the best epoch is too long ago.
 
-        An epoch that was not measured decides nothing.
+        Epochs that were not evaluated are ignored.
         """
         if self.records[-1].validation_nll is None:
             return
@@ -87,26 +93,28 @@ class TrainingState:
         self.out_of_patience = self.epoch - self.best_epoch >= patience
 
     def gather_totals(self) -> EpochTotals:
-        """Bring the sums of all ranks together, where rank 0 keeps them; every rank is given them, and checks them."""
-        together = self.totals.over_ranks()
-        self.totals = together
+        """Sum the totals of all ranks, check and return them on every rank, and keep them on rank 0."""
+        self.totals = totals = self.totals.over_ranks()
         self.check_finite()
         if rank() > 0:
-            self.totals = EpochTotals.zero(together.loss.device)
-        return together
+            self.totals = EpochTotals.zero(totals.loss.device)
+        return totals
 
     def check_finite(self) -> None:
-        """End a run that has diverged."""
-        finite = bool(torch.isfinite(self.totals.loss))
+        """Stop a run that has diverged."""
+        if not torch.isfinite(self.totals.loss):
+            raise self.diverged("loss is")
         # A step with a finite loss can still overflow the weights.
-        if not finite or not all(torch.isfinite(values).all() for values in learned_tensors(self.network)):
-            raise TrainingError(
-                f"the {'weights are' if finite else 'loss is'} no longer finite in epoch {self.epoch + 1}; lower the "
-                "learning rate, and check the data"
-            )
+        if not all(torch.isfinite(values).all() for values in learned_tensors(self.network)):
+            raise self.diverged("weights are")
+
+    def diverged(self, what: str) -> TrainingError:
+        return TrainingError(
+            f"the {what} no longer finite in epoch {self.epoch + 1}; lower the learning rate, and check the data"
+        )
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain values only, so that it loads without running code; never weights that are lost."""
+        """Tensors and plain values only, so that loading runs no code; weights that are not finite are refused."""
         self.check_finite()
         return {
             "network": self.network.state_dict(),
@@ -126,23 +134,22 @@ class TrainingState:
         }
 
     def load_state_dict(self, state: dict[str, Any], *, epochs: int, steps: int) -> None:
-        """Take over a checkpoint of a run of so many epochs of so many steps, or refuse it."""
+        """Restore a checkpoint of a run of `epochs` epochs with `steps` steps each, or refuse it."""
         try:
             self.network.load_state_dict(state["network"])
             self.optimizer.load_state_dict(_fitting(self.optimizer, state["optimizer"]))
             if self.regularizer is not None:
-                told = state["regularizer"]
-                averages = _fitting(self.regularizer.optimizer, told["optimizer"])
-                self.regularizer.load_state_dict({**told, "optimizer": averages})
+                saved = state["regularizer"]
+                optimizer = _fitting(self.regularizer.optimizer, saved["optimizer"])
+                self.regularizer.load_state_dict({**saved, "optimizer": optimizer})
             progress = vars(_Progress.model_validate(state))
-            totals, precision = progress.pop("totals"), progress.pop("precision")
             device = self.totals.loss.device
-            sums = {name: value.to(device) for name, value in vars(totals).items() if isinstance(value, Tensor)}
-            self.totals = EpochTotals(**vars(totals) | sums)
-            if precision:
+            if precision := progress.pop("precision"):
                 self.precision.load_state_dict(precision)
             for name, value in progress.items():
                 setattr(self, name, value)
+            sums = {name: getattr(self.totals, name).to(device) for name in ("loss", "wrong", "information")}
+            self.totals = replace(self.totals, **sums)
             self.best_weights = state["best_weights"]
             self._check_fit(epochs, steps)
         except (LookupError, TypeError, AttributeError, RuntimeError, ValueError) as error:
@@ -153,42 +160,20 @@ class TrainingState:
             ) from error
 
     def _check_fit(self, epochs: int, steps: int) -> None:
-        """Refuse what loads, but would fail or mislead later."""
-        # Another number of processes may have cut the epoch into one more step.
+        """Refuse a checkpoint that loads, but would fail or mislead later."""
+        # With another number of processes, an epoch may have had one more step.
         possible = self.best_epoch <= self.epoch <= epochs and self.step <= steps + 1
         if not possible or len(self.records) != self.epoch:
-            raise ValueError(f"step {self.step} of epoch {self.epoch} cannot be, with {len(self.records)} records")
-        mine = self.network.state_dict()
-        if self.best_weights is not None and _shapes(self.best_weights) != _shapes(mine):
+            raise ValueError(f"step {self.step} of epoch {self.epoch} with {len(self.records)} records is impossible")
+        if self.best_weights is not None and _shapes(self.best_weights) != _shapes(self.network.state_dict()):
             raise ValueError("the best weights are those of another network")
 
 
-def _scalar(value: Any) -> Tensor:
-    if not isinstance(value, Tensor) or value.shape != () or not value.is_floating_point():
-        raise ValueError("expected a single number")
-    return value
-
-
-Scalar = Annotated[Any, PlainValidator(_scalar)]
-Count = Annotated[StrictInt, Field(ge=0, lt=2**53)]
-
-
-class _Totals(BaseModel):
-    """What a checkpoint says of the epoch under way, with the names of `EpochTotals`."""
-
-    loss: Scalar
-    wrong: Scalar
-    information: Scalar
-    groups: Count
-    penalties: Count
-    skipped: Count
-
-
 class _Progress(BaseModel):
-    """How far a checkpoint came, with the names of `TrainingState`."""
+    """The progress in a checkpoint, with the names of `TrainingState`."""
 
-    totals: _Totals
-    precision: dict[str, StrictFloat | StrictInt] = {}  # earlier versions kept none
+    totals: EpochTotals
+    precision: dict[str, StrictFloat | StrictInt] = {}  # earlier versions did not write it
     epoch: Count
     step: Count
     seconds: Annotated[StrictFloat, Field(ge=0)]
@@ -199,19 +184,19 @@ class _Progress(BaseModel):
     out_of_patience: StrictBool
 
 
-def _fitting(optimizer: torch.optim.Optimizer, told: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says of an optimizer, if it fits the weights; the hyperparameters are those of the recipe."""
+def _fitting(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
+    """A saved optimizer state, if it fits the weights; the hyperparameters are those of the recipe."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for number, averages in told["state"].items():
+    for number, averages in saved["state"].items():
         held = {name: value for name, value in averages.items() if value is not None}
         shapes = {(), tuple(parameters[number].shape)} if type(number) is int and number >= 0 else set()
         if (
-            frozenset(held) not in _AVERAGES
+            set(held) not in _AVERAGES
             or not all(isinstance(value, Tensor) and value.is_floating_point() for value in held.values())
             or not all(tuple(value.shape) in shapes for value in held.values())
         ):
             raise ValueError("the optimizer's averages are not those of the weights")
-    return {"state": told["state"], "param_groups": optimizer.state_dict()["param_groups"]}
+    return {"state": saved["state"], "param_groups": optimizer.state_dict()["param_groups"]}
 
 
 def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from agrlearn.errors import TrainingError
 from agrlearn.grouping import Objects, map_objects
+from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.ranks import world_size
+from agrlearn.training.microbatches import microbatch_bounds, microbatch_sizes
 from agrlearn.training.mixup import Mixture
 from agrlearn.training.objective import cross_entropy
-from agrlearn.training.parts import part_bounds, part_sizes
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.state import TrainingState
 
@@ -20,19 +21,11 @@ _SKIPS_TOLERATED = 20
 
 
 def train_step(
-    module: nn.Module,
-    state: TrainingState,
-    groups: Objects,
-    labels: Tensor,
-    recipe: Recipe,
-    random: torch.Generator,
-    backward: Callable[[Tensor], None],
-    weights: Tensor | None = None,
-    *,
-    mixture: Mixture | None = None,
-    total: int | None = None,
+    module: nn.Module, state: TrainingState, groups: Objects, labels: Tensor, recipe: Recipe,
+    random: torch.Generator, backward: Callable[[Tensor], None], weights: Tensor | None = None, *,
+    mixture: Mixture | None = None, total: int | None = None,
     unsynchronized: Callable[[], AbstractContextManager] = nullcontext,
-) -> None:
+) -> None:  # fmt: skip
     """One pass of Algorithm 1's loop: K ascents of the critic, then one descent of the encoder and the heads.
 
     Args:
@@ -40,55 +33,55 @@ def train_step(
         groups: (groups, fold, ...).
         labels: (groups, fold).
         weights: (groups, fold), or None for 1 everywhere.
-        mixture: what mixup made of the groups.
-        total: groups of all processes together, where there are several.
-        unsynchronized: a block in which the processes do not exchange gradients, for all parts of a batch but the last.
+        mixture: the groups as mixed by mixup.
+        total: groups of all processes together; by default those of this one.
+        unsynchronized: a block in which the processes do not exchange gradients, for all microbatches except the last.
     """
     targets = [(1.0, labels, weights)]
     if mixture is not None:
-        groups = mixture.groups
-        theirs = None if weights is None else weights[mixture.partners]
-        targets = [(mixture.share, labels, weights), (1 - mixture.share, labels[mixture.partners], theirs)]
+        groups, partners, share = mixture
+        partner_weights = None if weights is None else weights[partners]
+        targets = [(share, labels, weights), (1 - share, labels[partners], partner_weights)]
     total = total or len(labels)
     ranks = world_size()
-    # Of all processes; the loss is this process's own share of a part, J is that of the whole part.
-    sizes = part_sizes(total, recipe.accumulate, ranks)
+    # Sizes over all processes, for J; the loss is that of this process's share of a microbatch.
+    sizes = microbatch_sizes(total, recipe.accumulate, ranks)
     state.optimizer.zero_grad(set_to_none=True)
-    bounds = itertools.pairwise(part_bounds(len(labels), len(sizes)))
+    bounds = itertools.pairwise(microbatch_bounds(len(labels), len(sizes)))
     for size, (first, end) in zip(sizes, bounds, strict=True):
-        some = slice(first, end)
-        part = map_objects(lambda tensor, some=some: tensor[some], groups)  # type: ignore[misc]
+        here = slice(first, end)
+        microbatch = map_objects(lambda tensor, here=here: tensor[here], groups)  # type: ignore[misc]
         with nullcontext() if end == len(labels) else unsynchronized():
-            logits, t = module(part, with_bottleneck=True)
+            logits, t = module(microbatch, with_bottleneck=True)
             losses = [
-                proportion * cross_entropy(logits, target[some], None if weight is None else weight[some])
+                proportion * cross_entropy(logits, target[here], None if weight is None else weight[here])
                 for proportion, target, weight in targets
             ]
             loss = sum(losses[1:], start=losses[0])
             # The engine averages gradients over the processes; with the factor `ranks` they are summed.
             objective = (ranks * (end - first) / total) * loss
             if state.regularizer is not None:
-                information = _information(state, part, t, recipe, random)
+                information = _information(state, state.regularizer, microbatch, t, recipe, random)
                 if information is not None:
                     objective = objective + (ranks * size / total * recipe.alpha) * information
             backward(objective)
         state.totals.loss += loss.detach() * (end - first)
         chosen = logits.detach().argmax(dim=-1)
         for proportion, target, _ in targets:
-            state.totals.wrong += proportion * (chosen != target[some]).sum()
+            state.totals.wrong += proportion * (chosen != target[here]).sum()
         state.totals.groups += end - first
     state.optimizer.step()
 
 
 def _information(
-    state: TrainingState, groups: Objects, t: Tensor, recipe: Recipe, random: torch.Generator
-) -> Tensor | None:
-    """The penalty J after K ascents of the critic; None if it is not finite and has to be left out."""
-    assert state.regularizer is not None
+    state: TrainingState, regularizer: InformationRegularizer, groups: Objects, t: Tensor, recipe: Recipe,
+    random: torch.Generator,
+) -> Tensor | None:  # fmt: skip
+    """The penalty J after K ascents of the critic; None if it is not finite and must be left out."""
     # The encoder does not move while the critic ascends, so t is computed once for all K steps.
     for _ in range(recipe.ascent_steps):
-        state.regularizer.ascend(groups, t, random)
-    information = state.regularizer.penalty(groups, t, random)
+        regularizer.ascend(groups, t, random)
+    information = regularizer.penalty(groups, t, random)
     if torch.isfinite(information):
         state.totals.information += information.detach() * len(t)
         state.totals.penalties += len(t)

@@ -1,4 +1,4 @@
-"""The parts of a batch, and the log m beside which J is read."""
+"""The microbatches of a batch, and the log m with which J is compared."""
 
 import math
 
@@ -9,11 +9,11 @@ from agrlearn.grouping import GroupBatchSampler
 from agrlearn.training import loop, setup
 from agrlearn.training import step as one_step
 from agrlearn.training.loop import fit
-from agrlearn.training.parts import count_parts, mean_log_groups, part_bounds
+from agrlearn.training.microbatches import count_microbatches, mean_log_groups, microbatch_bounds
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.state import EpochTotals, TrainingState
 
-# objects, batch size, parts of a batch
+# objects, batch size, microbatches of a batch
 SIZES = [(120, 40, 5), (20, 64, 1), (20, 64, 2), (96, 64, 1), (65, 16, 3), (33, 8, 8), (5, 2, 1)]
 
 
@@ -37,7 +37,7 @@ def train(vectors, make_mlp, objects, batch_size, accumulate):
 
 
 def mean_log(sizes):
-    """Of the groups, not of the parts: J is averaged so."""
+    """Over the groups, not over the microbatches, as J is averaged."""
     return sum(size * math.log(size) for size in sizes) / sum(sizes)
 
 
@@ -66,9 +66,9 @@ def test_over_several_processes_m_counts_the_groups_of_all_of_them(objects, batc
     sizes = []
     for step, batches in enumerate(zip(*(sampler.batches() for sampler in samplers), strict=True)):
         shares = [len(batch) // 2 for batch in batches]
-        parts = count_parts(samplers[0].groups_at(step), accumulate, ranks)
-        cuts = [part_bounds(share, parts) for share in shares]
-        sizes += [sum(cut[part + 1] - cut[part] for cut in cuts) for part in range(parts)]
+        count = count_microbatches(samplers[0].groups_at(step), accumulate, ranks)
+        cuts = [microbatch_bounds(share, count) for share in shares]
+        sizes += [sum(cut[number + 1] - cut[number] for cut in cuts) for number in range(count)]
     for sampler in samplers:
         assert mean_log_groups(sampler, accumulate) == pytest.approx(mean_log(sizes))
 
@@ -76,7 +76,7 @@ def test_over_several_processes_m_counts_the_groups_of_all_of_them(objects, batc
 @pytest.mark.parametrize("here", [9, 8])
 def test_uneven_shares_of_two_processes_weigh_j_by_the_groups_of_all(here, make_mlp, monkeypatch):
     monkeypatch.setattr(one_step, "world_size", lambda: 2)
-    monkeypatch.setattr(one_step, "_information", lambda state, groups, t, recipe, random: torch.ones(()))
+    monkeypatch.setattr(one_step, "_information", lambda *_: torch.ones(()))
     monkeypatch.setattr(one_step, "cross_entropy", lambda logits, labels, weights: torch.zeros((), requires_grad=True))
     network, weighed = make_mlp(2), []
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
