@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agrlearn.networks.catalogue import NETWORKS, build_network, load, save
     from agrlearn.networks.convert import Conversion, aggregate
     from agrlearn.networks.joins import JOINS
+    from agrlearn.networks.single import single
     from agrlearn.prediction.predict import predict
     from agrlearn.prediction.protocols import PROTOCOLS, Batched, Contextual, Replicated
     from agrlearn.reporting.make import report
@@ -60,6 +61,7 @@ _HOMES = {
     "replicate": "grouping",
     "report": "reporting.make",
     "save": "networks.catalogue",
+    "single": "networks.single",
     "ungroup": "grouping",
 }
 

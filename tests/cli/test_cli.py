@@ -537,7 +537,11 @@ def test_information_between_two_files_is_estimated_or_refused_with_a_sentence(t
     assert " nats (" in capsys.readouterr().out
     (tmp_path / "words.tsv").write_text("a\nb\n")
     (tmp_path / "broken.npy").write_bytes(b"nonsense")
-    for name, message in (("words.tsv", "as numbers"), ("broken.npy", "as numbers"), ("x.txt", "expected an .npy")):
+    for name, message in (
+        ("words.tsv", "expected numbers in"),
+        ("broken.npy", "expected numbers in"),
+        ("x.txt", "expected an .npy"),
+    ):
         assert call("information", tmp_path / "x.npy", tmp_path / name) == 2
         assert message in capsys.readouterr().err
 

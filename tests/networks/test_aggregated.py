@@ -16,7 +16,7 @@ from agrlearn.grouping import group, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, saved_class_names
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
-from agrlearn.networks.replicated import ReplicatedModel
+from agrlearn.networks.single import OneObject
 from agrlearn.networks.standardize import Standardize
 from agrlearn.prediction.predict import predict
 
@@ -55,7 +55,7 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
     assert torch.equal(network.bottleneck_from(shared), network.bottleneck(groups))
     objects = network.shared(groups[:, 0])
     torch.testing.assert_close(
-        ReplicatedModel(network).bottleneck(objects), network.bottleneck_from(replicate(objects, fold))
+        OneObject(network).bottleneck(objects), network.bottleneck_from(replicate(objects, fold))
     )
     network(groups).sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
@@ -77,12 +77,12 @@ def test_a_layer_that_reads_the_slots_side_by_side_reads_one_object_once(name, o
         build_network(name, object_shape=SHAPES[name], num_classes=5, fold=fold, **options).eval() for fold in (1, 4)
     )
     shared = four.shared(torch.rand(3, *SHAPES[name]))
-    torch.testing.assert_close(ReplicatedModel(four).bottleneck(shared), four.bottleneck_from(replicate(shared, 4)))
+    torch.testing.assert_close(OneObject(four).bottleneck(shared), four.bottleneck_from(replicate(shared, 4)))
     read = {}
     for network in (one, four):
         layer = network.encoder.get_submodule(network.slot_weights[0].removesuffix(".weight"))
         layer.register_forward_hook(lambda layer, inputs, _, fold=network.fold: read.update({fold: inputs[0].shape}))
-        ReplicatedModel(network).bottleneck(network.shared(torch.rand(3, *SHAPES[name])))
+        OneObject(network).bottleneck(network.shared(torch.rand(3, *SHAPES[name])))
     assert read[1] == read[4]
 
 
@@ -115,15 +115,15 @@ def test_whatever_reads_the_slots_reads_one_object_as_it_reads_its_copies(layer,
     network = AggregatedClassifier(encoder, features=4, fold=2, num_classes=3, join="features").eval()
     objects = torch.rand(5, *shape)
     expected = network.bottleneck(replicate(objects, 2))
-    torch.testing.assert_close(ReplicatedModel(network).bottleneck(objects), expected)
+    torch.testing.assert_close(OneObject(network).bottleneck(objects), expected)
 
 
 def test_a_weight_may_be_normalised_after_the_network_was_built():
     network = build_network("mlp", object_shape=(6,), num_classes=5, fold=2).eval()
-    spectral_norm(network.encoder[0])
+    spectral_norm(network.encoder[0][0])
     objects = network.shared(torch.rand(5, 6))
     expected = network.bottleneck_from(replicate(objects, 2))
-    torch.testing.assert_close(ReplicatedModel(network).bottleneck(objects), expected)
+    torch.testing.assert_close(OneObject(network).bottleneck(objects), expected)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -221,7 +221,7 @@ def test_sizes_that_no_network_has_get_a_sentence(name):
     sizes = {option for option, parameter in parameters.items() if type(parameter.default) is int} - {"fold"}
     told = {"object_shape": SHAPES[name], "num_classes": 5}
     for option in sizes:
-        least = 0 if option in ("join_after", "vocabulary") else 1
+        least = {"join_after": -1, "vocabulary": 0}.get(option, 1)
         for value in (least - 1, -3, 2.5, True):
             with pytest.raises(RecipeError, match=f"{option} of {name} is a whole number from {least} up, got {value}"):
                 build_network(name, **{**told, **OPTIONS.get(name, {}), option: value})

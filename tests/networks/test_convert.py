@@ -15,7 +15,7 @@ from agrlearn.grouping import count_objects, group, map_objects, replicate, ungr
 from agrlearn.networks.conversion.tracing import call
 from agrlearn.networks.conversion.widening import widen_input
 from agrlearn.networks.convert import aggregate
-from agrlearn.networks.replicated import ReplicatedModel
+from agrlearn.networks.single import OneObject, single
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual, Replicated
 from agrlearn.training.loop import fit
@@ -118,12 +118,12 @@ def check_laws(make, example, fold, *, at=None, join=None, **options):
             assert torch.equal(twin(groups), noisy(groups))
         alone = noisy.shared(objects)
         t = noisy.bottleneck_from(replicate(alone, fold))
-        torch.testing.assert_close(ReplicatedModel(noisy).bottleneck(alone), t, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(OneObject(noisy).bottleneck(alone), t, rtol=1e-4, atol=1e-5)
     noisy.train()(groups).sum().backward()
-    assert noisy.head.weight.grad.abs().sum() > 0
+    assert noisy.weight.grad.abs().sum() > 0
     first = next(parameter for parameter in noisy.parameters() if parameter.requires_grad)
     assert first.grad is not None
-    for module in noisy.modules():
+    for module in single(noisy).modules():
         assert not module._forward_hooks and not module._forward_pre_hooks, module
     return noisy
 

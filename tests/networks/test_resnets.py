@@ -91,7 +91,7 @@ def test_every_join_and_depth_runs_and_learns_everywhere(name, options):
     ("name", "options", "message"),
     [
         ("preact-resnet", {"depth": 20}, "18 or 34 layers"),
-        ("preact-resnet", {"join_after": 8}, "0 to 7 blocks"),
+        ("preact-resnet", {"join_after": 8}, "0 to 7 of its layers"),
         ("wide-resnet", {"depth": 20}, "6·k"),
         ("wide-resnet", {"join": "tandem"}, "can join by channels"),
     ],

@@ -6,7 +6,7 @@ import torch
 
 from agrlearn.networks.catalogue import build_network
 from agrlearn.networks.convert import aggregate
-from agrlearn.networks.replicated import ReplicatedModel
+from agrlearn.networks.single import OneObject
 from agrlearn.prediction.export import export_onnx
 from agrlearn.prediction.predict import predict
 from tests.networks import foreign
@@ -45,13 +45,15 @@ def test_the_export_leaves_every_layer_in_its_own_mode(tmp_path):
 def test_a_model_that_differs_is_not_kept(tmp_path, monkeypatch):
     network, objects = build_network(object_shape=(6,), num_classes=3, fold=2).eval(), torch.rand(5, 6)
     calls = []
-    original = ReplicatedModel.forward
+    original = OneObject.forward
 
     def drifting(self, objects):
         calls.append(1)
-        return original(self, objects) + (0 if torch.compiler.is_exporting() or len(calls) < 2 else 0.1)
+        return original(self, objects) + (
+            0 if torch.compiler.is_exporting() or len(calls) < 2 else 0.1 * torch.arange(3)
+        )
 
-    monkeypatch.setattr(ReplicatedModel, "forward", drifting)
+    monkeypatch.setattr(OneObject, "forward", drifting)
     with pytest.raises(Exception, match="differs from PyTorch"):
         export_onnx(network, objects, tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()

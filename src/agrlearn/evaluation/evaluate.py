@@ -88,7 +88,7 @@ def evaluate(
             asked += answers.slots.bincount(minlength=network.fold)
             wrong += answers.slots[chosen != true_labels[answers.places]].bincount(minlength=network.fold)
     if sharded and world_size() > 1:
-        device = network.head.weight.device
+        device = network.weight.device
         columns, wrong, asked = (sum_over_ranks(sums.to(device)).cpu() for sums in (columns, wrong, asked))
     seconds = time.perf_counter() - start
     numbers = dict(zip(names, columns[:-1], strict=True))

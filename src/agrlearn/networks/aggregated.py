@@ -15,8 +15,9 @@ class AggregatedClassifier(nn.Module):
     """Encoder h and `fold` parallel softmax heads: classifies `fold` objects in one pass.
 
     The way of a group is: `shared` layers on each object alone, the join of the slots, the `encoder` to the bottleneck
-    T, and one linear layer that holds all heads. Train and eval mode compute the same function up to what the layers
-    themselves do (batch normalisation, and the noise below).
+    T, and one linear layer that holds all heads. Behind a slot-blind join, as the maximum or the mean, all slots share
+    one head: T is the same for each of them, so heads of their own could only learn the same. Train and eval mode
+    compute the same function up to what the layers themselves do (batch normalisation, and the noise below).
 
     Args:
         encoder: maps the joined input to the bottleneck, (groups, ...) -> (groups, features).
@@ -26,6 +27,9 @@ class AggregatedClassifier(nn.Module):
         noise: standard deviation of Gaussian noise on T while training, which makes T a stochastic representation
             with a finite I(X;T); in eval mode T is its mean.
         slot_blind: whether exchanging two objects of a group leaves T as it is; a join that is so says it itself.
+        head: the layer of `shared` that makes class scores of T, (groups, features) -> (groups, classes), where all
+            slots share it; by default a linear layer of its own.
+        own_heads: give each slot a head of its own also behind a slot-blind join, as the paper's sentence CNN has.
         slot_weights: names of the encoder's weights that read the slots side by side, in their second dimension, where
             they are all that does; found by itself for an encoder that is a Sequential.
 
@@ -45,6 +49,8 @@ class AggregatedClassifier(nn.Module):
         shared: nn.Module | None = None,
         noise: float = 0.0,
         slot_blind: bool = False,
+        head: nn.Module | None = None,
+        own_heads: bool = False,
         slot_weights: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
@@ -56,7 +62,11 @@ class AggregatedClassifier(nn.Module):
         self.join = look_up(JOINS, join, "join") if isinstance(join, str) else join
         self.slot_blind = slot_blind or (fold > 1 and isinstance(self.join, Join) and self.join.slot_blind)
         self.encoder = encoder
-        self.head = nn.Linear(features, fold * num_classes)
+        self.shares_head = head is not None or (not own_heads and isinstance(self.join, Join) and self.join.slot_blind)
+        if head is None:
+            self.head: nn.Module = nn.Linear(features, num_classes if self.shares_head else fold * num_classes)
+        else:
+            vars(self)["head"] = head  # not registered a second time, since it may be a layer of `shared`
         self.slot_weights = _find_slot_weights(self.join, encoder) if slot_weights is None else tuple(slot_weights)
         self.description: dict[str, object] | None = None
         """How the catalogue builds this network again, as JSON; None for a network of the user's own."""
@@ -95,7 +105,7 @@ class AggregatedClassifier(nn.Module):
 
     def to_device(self, objects: Objects) -> Objects:
         """Objects on the network's device, and fractions in its precision where that is another than single."""
-        weight = self.head.weight
+        weight = self.weight
         # As Fabric does in training, which hands a network of single precision its objects as they are.
         precision = None if weight.dtype == torch.float32 else weight.dtype
         return map_objects(
@@ -104,7 +114,14 @@ class AggregatedClassifier(nn.Module):
 
     def heads(self, t: Tensor) -> Tensor:
         """Logits of every slot's label: (groups, features) -> (groups, fold, classes)."""
+        if self.shares_head:
+            return self.head(t).view(-1, 1, self.num_classes).expand(-1, self.fold, -1)
         return self.head(t).view(-1, self.fold, self.num_classes)
+
+    @property
+    def weight(self) -> Tensor:
+        """A weight of the head, which tells the network's device and precision."""
+        return next(self.head.parameters())
 
     @overload
     def forward(self, groups: Objects, *, with_bottleneck: Literal[False] = False) -> Tensor: ...

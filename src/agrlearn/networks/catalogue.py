@@ -41,7 +41,7 @@ NETWORKS: dict[str, Callable[..., AggregatedClassifier]] = {
 _FORMAT = "agrlearn-network-1"
 _ANY_SIZE = 2**14  # what a description may ask for, however small the file: an image can be larger than its network
 _LARGEST_HEADER = 2**25  # bytes
-_MAY_BE_ZERO = ("join_after", "vocabulary")  # options that count from 0; all other whole numbers are sizes
+_LEAST = {"join_after": -1, "vocabulary": 0}  # of options that count; all other whole numbers are sizes
 _SEED_PURPOSE = 0x6E6574  # keeps the initial weights' stream apart from the training's
 
 
@@ -103,7 +103,7 @@ def network_defaults(name: str) -> dict[str, Any]:
     """The options of the network called `name`, each with its default.
 
     >>> network_defaults("mlp")
-    {'width': 128, 'depth': 2, 'noise': 0.0}
+    {'width': 128, 'depth': 2, 'join': 'features', 'join_after': -1, 'dropout': 0.0, 'noise': 0.0}
     """
     parameters = inspect.signature(look_up(NETWORKS, name, "network")).parameters
     return {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
@@ -113,9 +113,11 @@ def _check_options(name: str, defaults: dict[str, Any], options: dict[str, Any])
     """Refuse sizes and counts that no network has, in a sentence instead of a traceback of torch."""
     for option, value in options.items():
         if type(defaults[option]) is int:
-            least = 0 if option in _MAY_BE_ZERO else 1
+            least = _LEAST.get(option, 1)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise RecipeError(f"{option} of {name} is a whole number from {least} up, got {value!r}")
+        elif option == "dropout" and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise RecipeError(f"dropout of {name} is a share from 0 up to 1, got {value!r}")
         elif option == "noise" and not (isinstance(value, int | float) and 0 <= value < math.inf):
             raise RecipeError(f"noise of {name} is a standard deviation from 0 up, got {value!r}")
 

@@ -1,8 +1,9 @@
 """aggregate(): a classifier that somebody else wrote becomes one that classifies groups."""
 
 import copy
+import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.examples import at_least, vary_for
 from agrlearn.networks.conversion.joining import Body
+from agrlearn.networks.conversion.last_features import ClassHead, LastFeatures, find_class_layer
 from agrlearn.networks.conversion.tracing import brief
 from agrlearn.networks.conversion.widening import TAKE_OFF, add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import WholeModel
@@ -28,31 +30,33 @@ class Conversion:
     fold: int
     join: str
     at: str | None
-    """The module after which the slots are joined; None at the input."""
-    widened: tuple[str, ...]
-    """Layers that now read all slots."""
-    mixer: bool
-    """Whether a 1×1 layer brings the joined channels back to those of one slot."""
+    """The module after which the slots are joined; None at the input, or before the classifier for max and mean."""
     classifier: str
     left_out: bool
     """Whether the model does something behind its classifier, other than probabilities, that the heads do not."""
     slot_blind: bool
-    parameters: tuple[int, int]
-    """Before and after."""
-    multiply_adds: tuple[int, int]
-    """Of one object before, and of one group after."""
     difference: float
     """The largest change of a logit, relative to the largest one, for one object in every slot before slot noise."""
+    widened: tuple[str, ...] = ()
+    """Layers that now read all slots."""
+    mixer: bool = False
+    """Whether a 1×1 layer brings the joined channels back to those of one slot."""
+    parameters: tuple[int, int] = (0, 0)
+    """Before and after."""
+    multiply_adds: tuple[int, int] = (0, 0)
+    """Of one object before, and of one group after."""
 
     def __str__(self) -> str:
-        where = "at the input" if self.at is None else f"after {self.at}"
+        start = f"before {self.classifier}" if self.slot_blind else "at the input"
+        where = start if self.at is None else f"after {self.at}"
         changed = "a 1×1 mixer" if self.mixer else ", ".join(self.widened) or "no layer"
+        heads = "serves all slots" if self.slot_blind else f"became {self.fold} heads"
         growth = self.multiply_adds[1] / max(1, self.multiply_adds[0])
         parameters, costs = self.parameters, self.multiply_adds
         left_out = f"; what the model does behind {self.classifier} is left out" if self.left_out else ""
         return (
             f"aggregated: {self.fold} objects a pass, joined {where} ({self.join})\n"
-            f"  now reading all slots: {changed}; {self.classifier} became {self.fold} heads{left_out}\n"
+            f"  now reading all slots: {changed}; {self.classifier} {heads}{left_out}\n"
             f"  parameters {parameters[0]:,} -> {parameters[1]:,}\n"
             f"  multiply-adds {costs[0]:,} an object -> {costs[1]:,} a group of {self.fold} ({growth:.2f} times)\n"
             f"  slots {'cannot' if self.slot_blind else 'can'} be told apart\n"
@@ -111,43 +115,76 @@ def aggregate(
     joined = look_up(JOINS, join, "join")
     draft = _copied(model).eval()
     objects = vary_for(draft, at_least(example, 2))
-    classifier_layer = take_off_classifier(draft, objects, classifier)
-    body = Body(draft, objects, classifier_layer, fold, joined)
     if joined.slot_blind and at is None:
-        parts = body.joined_at_the_bottleneck()
-    elif at is None:
-        parts = body.joined_at_the_input(stem, separator, slot_embeddings, seed)
+        if widen:
+            raise ConversionError(f"widen is for joins that keep the slots apart, not for {join}; leave it out")
+        network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
+        for mine, theirs in zip(draft.modules(), model.modules(), strict=True):
+            mine.training = theirs.training
     else:
-        parts = body.joined_after(at)
-    network = body.assemble(parts, widen=widen, noise=noise)
-    difference = body.difference(network)
-    network.slot_blind = _is_slot_blind(network, objects, joined)
-
-    random = generator(seed)
-    if fold > 1:
-        add_slot_noise([weight for reader in parts.readers for weight in widened_weights(reader)], slot_noise, random)
-        add_slot_noise([network.head.weight], slot_noise, random)
+        network, conversion = _join_within(
+            draft, objects, fold, join, at, stem=stem, classifier=classifier, slot_noise=slot_noise, widen=widen,
+            separator=separator, slot_embeddings=slot_embeddings, noise=noise, seed=seed,
+        )  # fmt: skip
+        _take_modes(network, model)
     one = map_objects(lambda tensor: tensor[:1], objects)
-    network.conversion = Conversion(
-        fold=fold,
-        join=join,
-        at=at,
-        widened=tuple(parts.names),
-        mixer=parts.mixer,
-        classifier=classifier_layer.name,
-        left_out=classifier_layer.left_out,
-        slot_blind=network.slot_blind,
+    network.conversion = replace(
+        conversion,
         parameters=(count_parameters(model), count_parameters(network)),
         multiply_adds=(
             count_multiply_adds(model, one) if isinstance(one, Tensor) else count_multiply_adds(model, **one),
             count_multiply_adds(network, replicate(one, fold)),
         ),
-        difference=difference,
     )
     if verbose:
         print(network.conversion)
-    _take_modes(network, model)
     return network
+
+
+def _join_last_features(
+    model: nn.Module, objects: Objects, fold: int, join: str, classifier: str | None, noise: float
+) -> tuple[AggregatedClassifier, Conversion]:
+    """The simple way: the model runs on each object as it is, and the slots are pooled before its class layer."""
+    layer = find_class_layer(model, objects, classifier)
+    shared = LastFeatures(model, layer)
+    network = AggregatedClassifier(
+        nn.Identity(), features=math.prod(layer.shape), fold=fold, num_classes=layer.classes, join=join,
+        shared=shared, noise=noise,
+        head=shared.layer if len(layer.shape) == 1 else ClassHead(shared.layer, layer.shape),
+    ).eval()  # fmt: skip
+    network.slot_blind = True
+    with torch.no_grad():
+        answers = network(replicate(objects, fold))
+    difference = float((answers - layer.scores[:, None]).abs().max() / layer.scores.abs().max().clamp(min=1.0))
+    conversion = Conversion(
+        fold=fold, join=join, at=None, classifier=layer.name, left_out=layer.left_out, slot_blind=network.slot_blind,
+        difference=difference,
+    )  # fmt: skip
+    return network.train(), conversion
+
+
+def _join_within(
+    draft: nn.Module, objects: Objects, fold: int, join: str, at: str | None, *, stem: str | list[str] | None,
+    classifier: str | None, slot_noise: float, widen: bool, separator: int | None, slot_embeddings: bool, noise: float,
+    seed: int,
+) -> tuple[AggregatedClassifier, Conversion]:  # fmt: skip
+    """The surgical way: the slots are joined at the input or behind a module, and layers are widened to read them."""
+    joined = look_up(JOINS, join, "join")
+    classifier_layer = take_off_classifier(draft, objects, classifier)
+    body = Body(draft, objects, classifier_layer, fold, joined)
+    parts = body.joined_at_the_input(stem, separator, slot_embeddings, seed) if at is None else body.joined_after(at)
+    network = body.assemble(parts, widen=widen, noise=noise)
+    difference = body.difference(network)
+    network.slot_blind = _is_slot_blind(network, objects, joined)
+    random = generator(seed)
+    if fold > 1 and not network.shares_head:
+        add_slot_noise([weight for reader in parts.readers for weight in widened_weights(reader)], slot_noise, random)
+        add_slot_noise([network.weight], slot_noise, random)
+    conversion = Conversion(
+        fold=fold, join=join, at=at, widened=tuple(parts.names), mixer=parts.mixer, classifier=classifier_layer.name,
+        left_out=classifier_layer.left_out, slot_blind=network.slot_blind, difference=difference,
+    )  # fmt: skip
+    return network, conversion
 
 
 def _copied(model: nn.Module) -> nn.Module:

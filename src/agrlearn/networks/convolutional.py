@@ -30,24 +30,29 @@ def join_layers(
     features: int,
     join: Join,
     slotwise: bool,
+    dropout: float,
     noise: float,
 ) -> AggregatedClassifier:
     """A network whose first layers every object passes alone and whose others read the joined slots.
 
     Args:
         layers: each maps feature maps to feature maps; the first joined one expects what `join` makes.
-        shared_layers: how many of them run before the join.
+        shared_layers: how many of them run before the join; where all do, the pooling does too.
         features: channels of the last layer.
         slotwise: pool each slot's segment by itself.
+        dropout: the share of the bottleneck's features that is dropped in training.
     """
     pool = SlotPool(fold, join.axis) if slotwise and join.axis is not None else GlobalPool()
+    drop = [nn.Dropout(dropout)] if dropout > 0 else []
+    layers = [Standardize(object_shape[0]), *layers, pool]
+    shared = 1 + shared_layers + (shared_layers == len(layers) - 2)
     return AggregatedClassifier(
-        nn.Sequential(*layers[shared_layers:], pool),
+        nn.Sequential(*layers[shared:], *drop),
         features=features * (fold if slotwise else 1),
         fold=fold,
         num_classes=num_classes,
         join=join,
-        shared=nn.Sequential(Standardize(object_shape[0]), *layers[:shared_layers]),
+        shared=nn.Sequential(*layers[:shared]),
         noise=noise,
     )
 

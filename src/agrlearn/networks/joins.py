@@ -39,6 +39,19 @@ class Join:
         """Whether the next layer reads `fold` times as many features."""
         return bool(self.readers)
 
+    def place(self, join_after: int, *, first: int, last: int, network: str) -> int:
+        """How many of a network's layers run before the join.
+
+        Args:
+            join_after: that number, or -1 for the join's own place: behind all features where it pools the slots.
+            first: the place of all other joins.
+            last: how many layers there are.
+        """
+        place = join_after if join_after >= 0 else last if self.slot_blind else first
+        if not -1 <= join_after <= last:
+            raise RecipeError(f"{network} can join after 0 to {last} of its layers, got join_after={join_after}")
+        return place
+
     @property
     def keeps_positions(self) -> bool:
         """Whether slots are segments of the positions, so that `pool_slots` can take them apart again."""

@@ -6,6 +6,7 @@ from torch import nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.joins import VECTORS, join_for
 from agrlearn.networks.standardize import Standardize
 
 
@@ -16,29 +17,44 @@ def mlp(
     *,
     width: int = 128,
     depth: int = 2,
+    join: str = "features",
+    join_after: int = -1,
+    dropout: float = 0.0,
     noise: float = 0.0,
 ) -> AggregatedClassifier:
-    """`depth` hidden layers with batch normalisation on the concatenated vectors of a group.
+    """`depth` hidden layers with batch normalisation.
 
     Args:
         object_shape: (features,) of one vector.
-        width: units of a hidden layer; the last one has `fold` times more, as in the paper.
+        width: units of a hidden layer; where the slots are concatenated, the last one has `fold` times more, as in the
+            paper.
+        join: features concatenates the vectors of a group; max and mean pool them.
+        join_after: how many hidden layers every object passes alone, before the join; -1 is none of them for features,
+            and all for max and mean.
+        dropout: the share of a hidden layer's outputs that is dropped in training.
         noise: see `AggregatedClassifier`.
     """
     if len(object_shape) != 1:
         raise RecipeError(f"mlp takes vectors of shape (features,), got {object_shape}; small-cnn takes images")
     if depth < 1:
         raise RecipeError(f"mlp needs at least one hidden layer, got depth={depth}")
-    sizes = [fold * object_shape[0], *[width] * (depth - 1), width * fold]
+    joined = join_for(join, VECTORS, "mlp")
+    shared = joined.place(join_after, first=0, last=depth, network="mlp")
+    outputs = [*[width] * (depth - 1), width * (1 if joined.slot_blind else fold)]
     layers: list[nn.Module] = []
-    for inputs, outputs in itertools.pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs, bias=False), nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]
+    for number, (read, made) in enumerate(itertools.pairwise([object_shape[0], *outputs])):
+        slots = fold if joined.widens and number == shared else 1
+        drop = [nn.Dropout(dropout)] if dropout > 0 else []
+        layers.append(
+            nn.Sequential(nn.Linear(slots * read, made, bias=False), nn.BatchNorm1d(made), nn.ReLU(inplace=True), *drop)
+        )
+    features = outputs[-1] * (fold if joined.widens and shared == depth else 1)
     return AggregatedClassifier(
-        nn.Sequential(*layers),
-        features=sizes[-1],
+        nn.Sequential(*layers[shared:]),
+        features=features,
         fold=fold,
         num_classes=num_classes,
-        join="features",
-        shared=Standardize(object_shape[0]),
+        join=joined,
+        shared=nn.Sequential(Standardize(object_shape[0]), *layers[:shared]),
         noise=noise,
     )

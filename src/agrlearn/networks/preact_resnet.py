@@ -21,10 +21,11 @@ def preact_resnet(
     depth: int = 18,
     width: int = 64,
     join: str = "channels",
-    join_after: int = 0,
+    join_after: int = -1,
     stem_stride: int = 1,
     widen: int = 1,
     slotwise: bool = False,
+    dropout: float = 0.0,
     noise: float = 0.0,
 ) -> AggregatedClassifier:
     """A 3×3 convolution and four stages of pre-activation blocks: 18 or 34 layers, for 32×32 images.
@@ -33,12 +34,14 @@ def preact_resnet(
         object_shape: (channels, height, width) of one image.
         depth: 18 or 34.
         width: filters of the first stage, doubled in each further one. The last layer has `fold` times more, as in the
-            paper; 128 doubles every layer, the "double layer" of its Table 4.
+            paper, unless the slots are pooled; 128 doubles every layer, the "double layer" of its Table 4.
         join: channels, width, height, max or mean.
-        join_after: how many blocks every object passes alone, before the join; 0 joins at the input.
+        join_after: how many blocks every object passes alone, before the join; 0 joins at the input. -1 is 0, and for
+            max and mean all blocks and the pooling.
         stem_stride: 2 works at half the resolution.
         widen: widens the last layer beyond that; at fold 1 it gives the layers of that fold, for comparison.
         slotwise: pool each slot's segment by itself (for the width and height joins).
+        dropout: the share of the last features that is dropped in training.
         noise: see `AggregatedClassifier`.
     """
     joined = join_of_images("preact-resnet", object_shape, join=join, slotwise=slotwise)
@@ -46,7 +49,9 @@ def preact_resnet(
         raise RecipeError(f"preact-resnet has 18 or 34 layers, got depth={depth}")
     counts = _DEPTHS[depth]
     outputs = [width * 2**stage for stage, count in enumerate(counts) for _ in range(count)]
-    outputs[-1] *= fold * widen
+    outputs[-1] *= (1 if joined.slot_blind else fold) * widen
+    last = len(outputs) if joined.slot_blind else len(outputs) - 1
+    join_after = joined.place(join_after, first=0, last=last, network="preact-resnet")
     strides = [
         stride if block == 0 else 1 for stride, count in zip(_STRIDES, counts, strict=True) for block in range(count)
     ]
@@ -56,7 +61,7 @@ def preact_resnet(
     )  # fmt: skip
     return join_layers(
         layers, join_after and join_after + 1, object_shape=object_shape, num_classes=num_classes, fold=fold,
-        features=outputs[-1], join=joined, slotwise=slotwise, noise=noise,
+        features=outputs[-1], join=joined, slotwise=slotwise, dropout=dropout, noise=noise,
     )  # fmt: skip
 
 
@@ -78,8 +83,6 @@ def residual_layers(
         outputs: channels of each block's output.
         bottom: filters within the last block, whose output alone is widened by the fold.
     """
-    if not 0 <= join_after < len(outputs):
-        raise RecipeError(f"this network can join after 0 to {len(outputs) - 1} blocks, got join_after={join_after}")
     first = channels * (fold if join_after == 0 else 1)
     layers: list[nn.Module] = [nn.Conv2d(first, stem, 3, stem_stride, padding=1, bias=False)]
     inputs = [stem, *outputs[:-1]]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import pool_globally
+from agrlearn.networks.joins import TOKENS, join_for, pool_globally
 from agrlearn.networks.tokens import may_follow_words
 
 _FILTER_WIDTHS = (3, 4, 5)
@@ -24,33 +24,43 @@ def sentence_cnn(
     vocabulary: int = 0,
     embedding: int = 300,
     maps: int = 100,
+    join: str = "tandem",
     slotwise: bool = False,
+    dropout: float = 0.0,
     noise: float = 0.0,
 ) -> AggregatedClassifier:
     """Learned word embeddings, filters of 3, 4 and 5 words, and their maximum over time.
 
-    The paper concatenates the padded sentences of a group and takes the maximum over all of it. The zeros between them
-    keep every window within one sentence, so that is the maximum of the single sentences' maxima, and it is computed
-    so: each sentence passes alone. The network is slot-blind; `slotwise` keeps the slots' maxima apart instead.
+    The paper concatenates the padded sentences of a group and takes the maximum over all of it (tandem). The zeros
+    between them keep every window within one sentence, so that is the maximum of the single sentences' maxima, and it
+    is computed so: each sentence passes alone. The network is slot-blind; `slotwise` keeps the slots' maxima apart
+    instead. The joins max and mean pool the sentences' features too, but have one head for all slots, and as many
+    filters as an ordinary network.
 
     Args:
         object_shape: (length,) of one sentence's tokens.
         vocabulary: how many different tokens there are.
         embedding: the width of a word's embedding.
-        maps: filters of each width, times `fold`, as the paper widens the last feature layer.
-        slotwise: take the maximum over each sentence by itself.
+        maps: filters of each width; for tandem times `fold`, as the paper widens the last feature layer.
+        join: tandem, max or mean.
+        slotwise: take the maximum over each sentence by itself (for tandem).
+        dropout: the share of the features that is dropped in training.
         noise: see `AggregatedClassifier`.
     """
     if len(object_shape) != 1 or vocabulary < 2:
         raise RecipeError("sentence-cnn takes sentences of tokens and needs the vocabulary's size")
-    join = "features" if slotwise else "max"
+    pooled = join_for(join, TOKENS, "sentence-cnn").slot_blind
+    if pooled and slotwise:
+        raise RecipeError(f"slotwise keeps the slots apart, which the join {join} cannot; leave one of them out")
+    maps = maps if pooled else maps * fold
     return AggregatedClassifier(
-        nn.Identity(),
-        features=len(_FILTER_WIDTHS) * maps * fold * (fold if slotwise else 1),
+        nn.Dropout(dropout) if dropout > 0 else nn.Identity(),
+        features=len(_FILTER_WIDTHS) * maps * (fold if slotwise else 1),
         fold=fold,
         num_classes=num_classes,
-        join=join,
-        shared=MaxOverTime(vocabulary, embedding, maps * fold),
+        join=join if pooled else "features" if slotwise else "max",
+        shared=MaxOverTime(vocabulary, embedding, maps),
+        own_heads=not pooled,
         noise=noise,
     )
 

@@ -1,11 +1,13 @@
 """The LSTM of the paper's text experiments: CNN-sentence with the convolutions replaced by an LSTM."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.joins import PADDING
+from agrlearn.networks.joins import PADDING, TOKENS, join_for
 from agrlearn.networks.tokens import TandemJoin, may_follow_words
 
 _BAND = 24  # sentences of about the same length that are read together; fewer make the matrices too narrow
@@ -19,30 +21,36 @@ def sentence_lstm(
     vocabulary: int = 0,
     embedding: int = 300,
     hidden: int = 128,
+    join: str = "tandem",
+    dropout: float = 0.0,
     noise: float = 0.0,
 ) -> AggregatedClassifier:
-    """Learned word embeddings and the final state of an LSTM that reads a group's sentences one after the other.
+    """Learned word embeddings and the final state of an LSTM.
 
-    An end-of-sentence word, the one token behind the vocabulary, stands between two sentences, as in the paper; the
-    padding is removed.
+    With the join tandem it reads a group's sentences one after the other, as in the paper: an end-of-sentence word, the
+    one token behind the vocabulary, stands between two of them, and the padding is removed. With max and mean it reads
+    each sentence alone, and the final states are pooled.
 
     Args:
         object_shape: (length,) of one sentence's tokens.
         vocabulary: how many different tokens there are.
         embedding: the width of a word's embedding.
-        hidden: units of the LSTM, times `fold`, as the paper widens the last feature layer; it does not say how many.
+        hidden: units of the LSTM; for tandem times `fold`, as the paper widens the last feature layer. It does not say
+            how many.
+        join: tandem, max or mean.
+        dropout: the share of the final state's features that is dropped in training.
         noise: see `AggregatedClassifier`.
     """
     if len(object_shape) != 1 or vocabulary < 2:
         raise RecipeError("sentence-lstm takes sentences of tokens and needs the vocabulary's size")
-    return AggregatedClassifier(
-        FinalState(vocabulary + 1, embedding, hidden * fold),
-        features=hidden * fold,
-        fold=fold,
-        num_classes=num_classes,
-        join=TandemJoin(separator=vocabulary),
-        noise=noise,
-    )
+    common: dict[str, Any] = {"fold": fold, "num_classes": num_classes, "noise": noise}
+    drop = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
+    if join_for(join, TOKENS, "sentence-lstm").slot_blind:
+        reader = FinalState(vocabulary, embedding, hidden)
+        return AggregatedClassifier(drop, features=hidden, join=join, shared=reader, **common)
+    reader = FinalState(vocabulary + 1, embedding, hidden * fold)
+    encoder = nn.Sequential(reader, drop) if dropout > 0 else reader
+    return AggregatedClassifier(encoder, features=hidden * fold, join=TandemJoin(separator=vocabulary), **common)
 
 
 class FinalState(nn.Module):

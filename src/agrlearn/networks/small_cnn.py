@@ -2,7 +2,6 @@
 
 from torch import nn
 
-from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.convolutional import join_layers, join_of_images
 
@@ -14,8 +13,9 @@ def small_cnn(
     *,
     width: int = 16,
     join: str = "channels",
-    join_after: int = 1,
+    join_after: int = -1,
     slotwise: bool = False,
+    dropout: float = 0.0,
     noise: float = 0.0,
 ) -> AggregatedClassifier:
     """Four 3×3 convolutions, the second and fourth halving the image, one 1×1 convolution, then pooling.
@@ -26,24 +26,26 @@ def small_cnn(
     Args:
         object_shape: (channels, height, width) of one image.
         width: filters of the first layer, doubled where the image is halved; the last feature layer has `fold` times
-            more, as in the paper.
+            more, as in the paper, unless the slots are pooled.
         join: channels, width, height, max or mean.
-        join_after: how many of the 3×3 convolutions every object passes alone, before the join.
+        join_after: how many of the convolutions every object passes alone, before the join; -1 is one of them, and for
+            max and mean all and the pooling.
         slotwise: pool each slot's segment by itself (for the width and height joins).
+        dropout: the share of the last features that is dropped in training.
         noise: see `AggregatedClassifier`.
     """
     joined = join_of_images("small-cnn", object_shape, join=join, slotwise=slotwise)
-    if not 0 <= join_after <= 4:
-        raise RecipeError(f"small-cnn can join after 0 to 4 of its convolutions, got join_after={join_after}")
-    filters = [object_shape[0], width, 2 * width, 2 * width, 4 * width, 4 * width * fold]
     shapes = [(3, 1), (3, 2), (3, 1), (3, 2), (1, 1)]
+    shared = joined.place(join_after, first=1, last=len(shapes) if joined.slot_blind else 4, network="small-cnn")
+    grown = 1 if joined.slot_blind else fold
+    filters = [object_shape[0], width, 2 * width, 2 * width, 4 * width, 4 * width * grown]
     layers: list[nn.Module] = []
     for depth, (kernel, stride) in enumerate(shapes):
-        slots = fold if joined.widens and depth == join_after else 1
+        slots = fold if joined.widens and depth == shared else 1
         layers.append(_convolution(slots * filters[depth], filters[depth + 1], kernel, stride))
     return join_layers(
-        layers, join_after, object_shape=object_shape, num_classes=num_classes, fold=fold, features=filters[-1],
-        join=joined, slotwise=slotwise, noise=noise,
+        layers, shared, object_shape=object_shape, num_classes=num_classes, fold=fold, features=filters[-1],
+        join=joined, slotwise=slotwise, dropout=dropout, noise=noise,
     )  # fmt: skip
 
 

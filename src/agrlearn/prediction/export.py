@@ -12,7 +12,7 @@ from agrlearn.files import resolve_output
 from agrlearn.grouping import replicate
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.replicated import ReplicatedModel
+from agrlearn.networks.single import OneObject
 
 _OPSET = 20
 _TOLERANCE = 1e-4
@@ -34,7 +34,7 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
     except ImportError:
         raise RunError("the export needs onnx, onnxscript and onnxruntime: pip install 'agrlearn[onnx]'") from None
     view = eval_view(network)
-    model = (nn.Sequential(view, nn.Softmax(dim=-1)) if groups else ReplicatedModel(view)).eval()
+    model = nn.Sequential(view if groups else OneObject(view), nn.Softmax(dim=-1)).eval()
     inputs = replicate(objects, network.fold) if groups else objects
     assert isinstance(inputs, Tensor)
     inputs = inputs.contiguous()

@@ -10,7 +10,7 @@ from agrlearn.errors import NotFiniteError, RecipeError, ShapeError
 from agrlearn.grouping import Objects, count_objects, first_tensor, group, take
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.replicated import ReplicatedModel
+from agrlearn.networks.single import OneObject
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.seeding import generator
@@ -74,7 +74,7 @@ def predict(
     ):  # fmt: skip
         predicted[answers.objects] = answers.mean()
     if sharded:
-        predicted = sum_over_ranks(predicted.to(network.head.weight.device)).cpu()
+        predicted = sum_over_ranks(predicted.to(network.weight.device)).cpu()
     check_answers(predicted)
     return predicted
 
@@ -121,7 +121,7 @@ def answers_of(
         raise RecipeError(f"expected samples (draws) of at least 1, or 0 for the mean of the bottleneck, got {samples}")
     check_objects(network, objects)
     view = eval_view(network)
-    alone = None if chosen.tells_slots_apart else ReplicatedModel(view)
+    alone = None if chosen.tells_slots_apart else OneObject(view)
     with torch.inference_mode():
         companions = _shared_companions(view, chosen, objects, batch_size)
     num_companions = 0 if companions is None else count_objects(companions)
@@ -211,7 +211,7 @@ def check_answers(probabilities: Tensor) -> None:
 
 def probability_type(network: AggregatedClassifier) -> torch.dtype:
     """The type of the network's probabilities: its own precision, but at least single."""
-    return torch.promote_types(network.head.weight.dtype, torch.float32)
+    return torch.promote_types(network.weight.dtype, torch.float32)
 
 
 def resolve_protocol(protocol: str | PredictionProtocol) -> PredictionProtocol:

@@ -122,7 +122,7 @@ def measure(
     Args:
         dial: measure every way to predict, not only Replicated.
     """
-    chosen = protocols_to_measure(network.fold, data) if dial else {REPLICATED: Replicated()}
+    chosen = protocols_to_measure(network, data) if dial else {REPLICATED: Replicated()}
     steps = len(GroupBatchSampler(len(data.train), spec.fold, spec.recipe.batch_size))
     return RunResult(
         protocols={name: _scores(network, data, protocol) for name, protocol in chosen.items() if data.test},
@@ -135,9 +135,9 @@ def measure(
     )
 
 
-def protocols_to_measure(fold: int, data: RunData) -> dict[str, PredictionProtocol]:
-    """The ways to predict that say something of a network of this fold."""
-    if fold == 1:
+def protocols_to_measure(network: AggregatedClassifier, data: RunData) -> dict[str, PredictionProtocol]:
+    """The ways to predict that say something of a network: one, where it has a single answer for a whole group."""
+    if network.fold == 1 or network.shares_head:
         return {REPLICATED: Replicated()}
     return {
         REPLICATED: Replicated(),

@@ -105,7 +105,7 @@ def _rows(jobs: Sequence[Job]) -> list[Row]:
     data = open_data(jobs[0].spec)
     first = {job.label: Run.open(job.run_dir).network for job in reversed(jobs) if job.label in results}
     lines = [
-        (label, *item) for label in results for item in protocols_to_measure(first[label].fold, data).items()
+        (label, *item) for label in results for item in protocols_to_measure(first[label], data).items()
     ]  # fmt: skip
     assert data.test is not None
     speeds = objects_per_second([(first[label], protocol) for label, _, protocol in lines], data.test.objects)

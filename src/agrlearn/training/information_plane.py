@@ -55,7 +55,7 @@ def measure_information(network: AggregatedClassifier, held_out: Dataset, seed: 
     count = min(total, _GROUPS_AT_MOST)
     random = generator(seed)
     chosen = torch.stack([torch.randperm(total, generator=random)[:count] for _ in range(network.fold)], dim=1)
-    device = network.head.weight.device
+    device = network.weight.device
     means, labels = [], []
     network = eval_view(network)
     for indices in chosen.split(_BATCH):

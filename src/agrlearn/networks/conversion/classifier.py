@@ -32,7 +32,7 @@ def take_off_classifier(model: nn.Module, objects: Objects, name: str | None = N
     refuse_shared_weights(model, classifier.name, layer)
     _, calls = outputs_of(lambda: call(model, objects), {classifier.name: layer})
     t = calls[-1][1]
-    tap = Tap(stops=False)
+    tap = Tap(layer, stops=False)
     replace_module(model, classifier.name, tap)
     try:
         with torch.no_grad():
@@ -52,11 +52,9 @@ def _find(model: nn.Module, objects: Objects, name: str | None) -> Classifier:
     try:
         output, calls = outputs_of(lambda: call(model, objects), layers)
     except FAILURES as error:
-        raise ConversionError(
-            f"the model does not take the example as it is ({brief(error)}); {_what_it_takes(model, objects, error)}"
-        ) from error
+        raise explain_failure(model, objects, error) from error
     count = count_objects(objects)
-    scores = _scores(output, count)
+    scores = scores_of(output, count)
     classes = {key: len(layer.weight) for key, layer in layers.items()}  # type: ignore[arg-type]
     found = {key: made.reshape(count, -1) for key, _, made in calls if made.numel() == count * classes[key]}
     if scores is not None and name is None:
@@ -111,8 +109,13 @@ def _ends_in(made: Tensor, scores: Tensor) -> bool:
     return any(torch.allclose(end, scores, rtol=close, atol=close) for end in ends)
 
 
-def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
+def explain_failure(model: nn.Module, objects: Objects, error: Exception) -> ConversionError:
     """What to pass instead of an example that the model failed on."""
+    hint = _what_it_takes(model, objects, error)
+    return ConversionError(f"the model does not take the example as it is ({brief(error)}); {hint}")
+
+
+def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
     if isinstance(error, TypeError):
         return "pass a mapping of its arguments' names to tensors where it has several inputs"
     weights = next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), None)
@@ -129,7 +132,7 @@ def _could_classify(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear) or pointwise
 
 
-def _scores(output: object, count: int) -> Tensor | None:
+def scores_of(output: object, count: int) -> Tensor | None:
     """(objects, classes) in what a model returns: a Tensor, something with logits, or a tuple that starts with them."""
     if isinstance(output, dict):
         output = output.get("logits")

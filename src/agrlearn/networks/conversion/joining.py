@@ -63,9 +63,6 @@ class Body:
     def run(self) -> Tensor:
         return WholeModel(self.model)(self.objects)
 
-    def joined_at_the_bottleneck(self) -> Parts:
-        return Parts(WholeModel(self.model), self.join, nn.Identity(), [], [])
-
     def joined_at_the_input(
         self, stem: str | list[str] | None, separator: int | None, slot_embeddings: bool, seed: int
     ) -> Parts:
@@ -240,10 +237,12 @@ class Body:
         )
         network.to(self.classifier.weight.device).eval()
         network.head.to(dtype)
+        heads = 1 if network.shares_head else self.fold
+        weight, bias = network.head.parameters()
         with torch.no_grad():
-            network.head.weight.copy_(self.classifier.weight.repeat(self.fold, repeats) / repeats)
-            bias = self.classifier.bias
-            network.head.bias.copy_(torch.zeros(classes * self.fold) if bias is None else bias.repeat(self.fold))
+            weight.copy_(self.classifier.weight.repeat(heads, repeats) / repeats)
+            before = self.classifier.bias
+            bias.copy_(torch.zeros(classes * heads) if before is None else before.repeat(heads))
         return network
 
     @torch.no_grad()

@@ -98,18 +98,19 @@ def modules_before(model: nn.Module, run: Run, point: nn.Module) -> list[nn.Modu
 
 
 def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[str, Any, Any]]]:
-    """What the run returns, and (name, input, output) of every call of `layers`, in order."""
+    """What the run returns, and (name, first input, output) of every call of `layers`, in order."""
     calls: list[tuple[str, Any, Any]] = []
 
     def note(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple, output: Any) -> None:
+        def hook(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
             # A copy, since the model may go on to change it in place.
             kept = output.clone() if isinstance(output, Tensor) else output
-            calls.append((name, args[0] if args else None, kept))
+            calls.append((name, next(tensors_in((args, kwargs)), None), kept))
 
         return hook
 
-    with torch.no_grad(), _hooks(layer.register_forward_hook(note(name)) for name, layer in layers.items()):
+    handles = [layer.register_forward_hook(note(name), with_kwargs=True) for name, layer in layers.items()]
+    with torch.no_grad(), _hooks(handles):
         result = run()
     return result, calls
 

@@ -4,6 +4,7 @@ The pieces are the same model, run with a `JoinPoint` in the place of the module
 lets everything before it see one placeholder object and goes on with the features it is given.
 """
 
+import copy
 import threading
 from typing import Any
 
@@ -59,8 +60,9 @@ class JoinPoint(nn.Module):
 class Tap(nn.Module):
     """Stands in for the classifier and hands out what it would have read: the bottleneck T."""
 
-    def __init__(self, *, stops: bool) -> None:
+    def __init__(self, classifier: nn.Module, *, stops: bool) -> None:
         super().__init__()
+        self._classifier = (classifier,)  # a tuple, so that its parameters are not registered
         self.stops = stops
         """Whether the model goes on behind its classifier, which is then not run."""
 
@@ -126,6 +128,21 @@ class SecondPiece(nn.Module):
                 return self.whole(self._placeholder())
         finally:
             _PASS.point = _PASS.joined = None
+
+    def ordinary(self, head: nn.Module) -> nn.Module:
+        """A copy of the model without the join point, and with the head's weights in its classifier."""
+        model = copy.deepcopy(self.whole.model)
+        for name, module in list(model.named_modules()):
+            if isinstance(module, JoinPoint):
+                replace_module(model, name, module.inner)
+            elif isinstance(module, Tap):
+                [classifier] = copy.deepcopy(module._classifier)
+                with torch.no_grad():
+                    # A model whose classifier has no bias gets the one that its head has learned.
+                    for old, new in zip(classifier.parameters(), head.parameters(), strict=False):
+                        old.copy_(new.view_as(old))
+                replace_module(model, name, classifier)
+        return model
 
     def _placeholder(self) -> Objects:
         if self._names:

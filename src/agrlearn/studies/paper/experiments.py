@@ -6,8 +6,9 @@ joined by width here, and the channels join stands among the rows beyond the pap
 """
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,10 +102,10 @@ def _image_spec(
 
 def _text_spec(
     scale: Scale, dataset: str, network: str, *, fold: int = 1, times_the_batch: int = 1, stop_early: bool = False,
-    sgd: bool = False, **options: Any,
+    sgd: bool = False, repetition: float = 0.0, **options: Any,
 ) -> RunSpec:  # fmt: skip
     """A run on sentences, at small scale by Adam or, with `sgd`, by the paper's SGD."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"repetition": repetition} if repetition else {}
     share, test_fraction = 1.0, _TEST_FRACTION
     epochs = 400 if scale is PAPER else 2 if scale is SMOKE else 40 if sgd else 15
     if scale is not PAPER and not sgd:
@@ -121,6 +122,13 @@ def _text_spec(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=times_the_batch, **changes
         ),
     )  # fmt: skip
+
+
+def _pooled(folds: Sequence[int]) -> Iterator[tuple[str, int, str, float]]:
+    """Label, fold, join and repetition of the rows whose slots are pooled behind the last features."""
+    for fold, join, repetition in itertools.product(folds, ("max", "mean"), (0.0, 0.2)):
+        repeated = f", repetition {repetition}" if repetition else ""
+        yield f"fold {fold}, {join} of the features{repeated}", fold, join, repetition
 
 
 def _image_rows(
@@ -144,6 +152,8 @@ def _image_rows(
         rows.append(row(equal_objects(fold), "control", times_the_batch=fold))
         rows.append(row(f"fold 1, last layer as fold {fold}", "control", widen=fold))
     rows.append(row("fold 1, stopped early", "control", stop_early=True))
+    for label, fold, join, repetition in _pooled(folds):
+        rows.append(row(label, "beyond", fold=fold, join=join, recipe={"repetition": repetition}))
     if not beyond:
         return rows
     for fold in folds:
@@ -206,6 +216,8 @@ def _text_rows(scale: Scale, *, sgd: bool = False) -> list[Row]:
             row("fold 1, last layer as fold 2", make(**wide), part="control"),
             row("fold 1, stopped early", make(stop_early=True), part="control"),
         ]
+        for label, fold, join, repetition in _pooled((2, 4)):
+            rows.append(row(label, make(fold=fold, join=join, repetition=repetition), part="beyond"))
         if kind == "CNN":
             rows.append(row("fold 2, pooled by slot", make(fold=2, slotwise=True), part="beyond"))
     return rows
@@ -229,7 +241,7 @@ def _sample_rows(scale: Scale) -> list[Row]:
         found = _image_rows(
             scale, block, "cifar-10", {}, folds=(2, 4), alphas={}, beyond=True, share=share, converge=True
         )
-        left_out = ("α", "repetition", "mixup")
+        left_out = ("α", "by channels, repetition")
         rows += [row for row in found if not any(word in row.label for word in left_out)]
     return rows
 
