@@ -132,7 +132,7 @@ def test_a_result_of_other_defaults_is_not_found_again(tmp_path):
     assert job.finished() is not None
     values = json.loads(job.cell.read_text())
     assert values["spec"]["recipe"]["momentum"] == 0.9
-    assert values["spec"]["net"]["join_after"] == 1
+    assert values["spec"]["net"]["join_after"] == -1
     for change_default in (
         lambda spec: spec["recipe"].update(momentum=0.8), lambda spec: spec["net"].update(join_after=2),
     ):  # fmt: skip
