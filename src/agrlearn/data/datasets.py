@@ -114,9 +114,40 @@ def digits_as_words(folder: Path | None = None) -> Source:
     )
 
 
+def digits_as_vectors(folder: Path | None = None) -> Source:
+    """The same digits as rows of a table with 64 numbers."""
+    images = digits(folder)
+
+    def as_vectors(part: Part) -> Part:
+        return Part(first_tensor(part.objects).flatten(1).float(), part.labels)
+
+    return Source("digits-as-vectors", as_vectors(images.train), as_vectors(images.unseen), images.class_names)
+
+
+def _table_of_sklearn(name: str, load: str) -> Source:
+    import sklearn.datasets
+
+    table = getattr(sklearn.datasets, load)()
+    labels = numpy.array([str(label) for label in table.target_names])[table.target]
+    return Source(name, Part(objects_from_array(table.data, origin=name), labels))
+
+
+def breast_cancer(folder: Path | None = None) -> Source:
+    """569 tumours with 30 measurements each, malignant or benign, from scikit-learn."""
+    return _table_of_sklearn("breast-cancer", "load_breast_cancer")
+
+
+def wine(folder: Path | None = None) -> Source:
+    """178 wines of three growers with 13 measurements each, from scikit-learn."""
+    return _table_of_sklearn("wine", "load_wine")
+
+
 DATASETS: dict[str, Callable[[Path], Source]] = {
     "digits": digits,
+    "digits-as-vectors": digits_as_vectors,
     "digits-as-words": digits_as_words,
+    "breast-cancer": breast_cancer,
+    "wine": wine,
     "fashion-mnist": fashion_mnist,
     "cifar-10": cifar10,
     "cifar-100": cifar100,

@@ -126,10 +126,20 @@ class AggregatedClassifier(nn.Module):
     @overload
     def forward(self, groups: Objects, *, with_bottleneck: Literal[False] = False) -> Tensor: ...
     @overload
-    def forward(self, groups: Objects, *, with_bottleneck: Literal[True]) -> tuple[Tensor, Tensor]: ...
-    def forward(self, groups: Objects, *, with_bottleneck: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits (groups, fold, classes); with the bottleneck T beside them where it is asked for."""
+    def forward(
+        self, groups: Objects, *, with_bottleneck: Literal[True], mix: tuple[Tensor, float] | None = None
+    ) -> tuple[Tensor, Tensor]: ...
+    def forward(
+        self, groups: Objects, *, with_bottleneck: bool = False, mix: tuple[Tensor, float] | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits (groups, fold, classes); with the bottleneck T beside them where it is asked for.
+
+        Args:
+            mix: (groups,) the partner of each group and the group's own share, by which bottlenecks are averaged.
+        """
         t = self.bottleneck(groups)
+        if mix is not None:
+            t = torch.lerp(t[mix[0]], t, mix[1])
         logits = self.heads(t)
         # Under data parallelism T must leave through forward: only forward is synchronised.
         return (logits, t) if with_bottleneck else logits

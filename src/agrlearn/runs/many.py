@@ -2,18 +2,22 @@
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 from agrlearn.errors import RunError, TrainingError
 from agrlearn.files import make_own_folder, write_atomically
+from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.runs.jobs import Outcome, Resources, run_jobs
 from agrlearn.runs.result import FinishedRun, measure, read_finished
 from agrlearn.runs.spec import RunSpec
-from agrlearn.runs.train import data_stamp, make_network, open_data, train_run
+from agrlearn.runs.train import RunData, data_stamp, make_network, open_data, train_run
 from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, clear_run, read_run, update_run
+from agrlearn.training.history import History
 from agrlearn.training.identity import RUN_FORMAT
+
+_APART = 1_000_003  # between the seeds of the members of one run
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Job:
     data_dir: Path | None = None
     dial: bool = False
     """Measure every way to predict, not only Replicated."""
+    keep_checkpoints: bool = True
+    """Write checkpoints, by which a stopped run goes on. A run of seconds is started over faster."""
     fresh: bool = False
     """Start over a run that is not finished, also where the directory holds a run of other settings or data."""
 
@@ -68,19 +74,19 @@ def do_run(job: Job) -> FinishedRun:
     done = None if job.fresh else job.finished()
     if done is not None:  # by another command, since this one looked
         return done
-    make_own_folder(job.run_dir)
-    if job.fresh:
-        clear_run(job.run_dir)
+    if job.keep_checkpoints:
+        make_own_folder(job.run_dir)
+        if job.fresh:
+            clear_run(job.run_dir)
     data = open_data(job.spec, job.data_dir)
-    network = make_network(job.spec, data)
     try:
-        history = train_run(job.spec, job.run_dir, data, network)
+        networks, history = _train_members(job, data)
     except TrainingError as error:
         if job.divergence_file is not None:
             make_own_folder(job.divergence_file.parent)
             write_atomically(job.divergence_file, f"{error}\n")
         raise
-    result = measure(job.spec, data, network, history, dial=job.dial)
+    result = measure(job.spec, data, networks, history, dial=job.dial)
     versions = {package: version(package) for package in ("agrlearn", "torch", "numpy")}
     finished = FinishedRun(format=RUN_FORMAT, versions=versions, spec=job.spec, result=result)
     if job.cell is None:
@@ -88,5 +94,17 @@ def do_run(job: Job) -> FinishedRun:
     else:
         make_own_folder(job.cell.parent)
         write_atomically(job.cell, finished.to_json())
-        shutil.rmtree(job.run_dir)  # the result has all that is left to know, and checkpoints are large
+        shutil.rmtree(job.run_dir, ignore_errors=not job.keep_checkpoints)  # the result is what matters
     return finished
+
+
+def _train_members(job: Job, data: RunData) -> tuple[list[AggregatedClassifier], History]:
+    """The network of a run, or several of them from other seeds, and how the first was trained."""
+    networks, histories = [], []
+    for member in range(job.spec.members):
+        spec = job.spec.with_seed(job.spec.seed + member * _APART)
+        run_dir = job.run_dir if member == 0 else job.run_dir / f"member-{member}"
+        networks.append(make_network(spec, data))
+        histories.append(train_run(spec, run_dir if job.keep_checkpoints else None, data, networks[-1]))
+    seconds = sum(history.seconds for history in histories)
+    return networks, replace(histories[0], seconds=seconds)

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from torch import Tensor
 
 from agrlearn.errors import RunError
 from agrlearn.evaluation.evaluate import evaluate
-from agrlearn.evaluation.metrics import Scores
+from agrlearn.evaluation.metrics import METRICS, Scores, outcomes_of, score
 from agrlearn.files import parse_json, read_small_text
 from agrlearn.grouping import GroupBatchSampler, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.prediction.cost import multiply_adds_per_object
+from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual, PredictionProtocol, Replicated
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import RunData
@@ -115,21 +117,23 @@ def read_finished(file: Path) -> FinishedRun | None:
 
 
 def measure(
-    spec: RunSpec, data: RunData, network: AggregatedClassifier, history: History, *, dial: bool = False
+    spec: RunSpec, data: RunData, networks: Sequence[AggregatedClassifier], history: History, *, dial: bool = False
 ) -> RunResult:
     """What a run that is done left.
 
     Args:
+        networks: one, or the members of a run that averages several.
         dial: measure every way to predict, not only Replicated.
     """
-    chosen = protocols_to_measure(network, data) if dial else {REPLICATED: Replicated()}
+    network = networks[0]
+    chosen = protocols_to_measure(network, data) if dial and len(networks) == 1 else {REPLICATED: Replicated()}
     steps = len(GroupBatchSampler(len(data.train), spec.fold, spec.recipe.batch_size))
     return RunResult(
-        protocols={name: _scores(network, data, protocol) for name, protocol in chosen.items() if data.test},
+        protocols={name: _scores(networks, data, protocol) for name, protocol in chosen.items() if data.test},
         curve=tuple(_point(record) for record in history.records if record.validation_error is not None),
-        parameters=count_parameters(network),
-        steps=len(history.records) * steps,
-        objects_seen=history.records[-1].objects_seen,
+        parameters=sum(map(count_parameters, networks)),
+        steps=len(history.records) * steps * len(networks),
+        objects_seen=history.records[-1].objects_seen * len(networks),
         seconds=history.seconds,
         machine=describe_machine(),
     )
@@ -157,11 +161,20 @@ def describe_machine() -> str:
     return f"{names[0] if names else platform.machine()}, {torch.get_num_threads()} thread"
 
 
-def _scores(network: AggregatedClassifier, data: RunData, protocol: PredictionProtocol) -> ProtocolScores:
+def _scores(networks: Sequence[AggregatedClassifier], data: RunData, protocol: PredictionProtocol) -> ProtocolScores:
     assert data.test is not None
-    found = evaluate(network, data.test, protocol, allow_slot_blind=True)
-    cost = multiply_adds_per_object(network, longest_object(data), protocol)
-    return ProtocolScores(found.error, found.nll, found.ece, found.brier, found.head_disagreement, cost)
+    cost = sum(multiply_adds_per_object(network, longest_object(data), protocol) for network in networks)
+    if len(networks) == 1:
+        found = evaluate(networks[0], data.test, protocol, allow_slot_blind=True)
+        scores: Scores = found
+        disagreement = found.head_disagreement
+    else:
+        answers = [predict(network, data.test.objects, protocol) for network in networks]
+        scores = score(outcomes_of(torch.stack(answers).mean(dim=0), data.test.labels))
+        disagreement = 0.0
+    return ProtocolScores(
+        **{name: getattr(scores, name) for name in METRICS}, head_disagreement=disagreement, multiply_adds=cost
+    )
 
 
 def longest_object(data: RunData) -> Tensor:

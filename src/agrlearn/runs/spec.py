@@ -25,6 +25,11 @@ class RunSpec(Settings):
     """Of every class, held out to measure on, where the data have no test part of their own."""
     test_fraction: Share = 0.0
     """Draw the test part anew for every seed: this share of all objects. 0 takes the part above."""
+    test_draw: Literal["by class", "plain"] = "by class"
+    """Whether that share is drawn of every class, or of all objects together."""
+    tuning_fraction: Share = 0.0
+    """Leave the test part alone, and measure on this share of every class of the training objects instead, which are
+    held out: for choosing settings."""
     stopping_fraction: Share = 0.0
     """Of every class of the training objects, held out for the recipe's patience, so that the part that is measured
     chooses nothing. 0 lets the measured part choose."""
@@ -37,6 +42,8 @@ class RunSpec(Settings):
     net: dict[str, str | int | float | bool] = Field(default={})
     """The network's own options, such as width."""
     fold: Annotated[int, Field(ge=1)] = 2
+    members: Annotated[int, Field(ge=1)] = 1
+    """Networks that are trained on the same objects from other seeds, and whose distributions are averaged."""
     layout: Literal["contiguous", "channels-last"] = "contiguous"
     """Of convolutions in memory; channels last is faster and used where it is safe."""
     precision: str = "32-true"

@@ -26,7 +26,7 @@ from agrlearn.training.history import History
 from agrlearn.training.identity import LONGEST_TEXT
 from agrlearn.training.loop import fit
 
-_SHARE, _TEST, _STOPPING = 11, 12, 13  # random streams of a run beside those of training
+_SHARE, _TEST, _STOPPING, _TUNING = 11, 12, 13, 14  # random streams of a run beside those of training
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,21 @@ def open_data(spec: RunSpec, data_dir: Path | None = None) -> RunData:
     test: LabelledSet | None
     if spec.test_fraction > 0:
         everything = _all_objects(source)
-        order = torch.randperm(len(everything), generator=generator(spec.seed, _TEST))
-        drawn = order[: round(spec.test_fraction * len(everything))]
-        train, test = everything.subset(order[len(drawn) :]), everything.subset(drawn)
+        random = generator(spec.seed, _TEST)
+        if spec.test_draw == "plain":
+            order = torch.randperm(len(everything), generator=random)
+            drawn = order[: round(spec.test_fraction * len(everything))]
+            train, test = everything.subset(order[len(drawn) :]), everything.subset(drawn)
+        else:
+            drawn = everything.draw(spec.test_fraction, random)
+            train, test = everything.without(drawn), everything.subset(drawn)
     else:
         train, test = source.split(spec.validation_fraction)
     if spec.share < 1:
         train = train.subset(train.draw(spec.share, generator(spec.seed, _SHARE)))
+    if spec.tuning_fraction > 0:
+        chosen = train.draw(spec.tuning_fraction, generator(spec.seed, _TUNING))
+        train, test = train.without(chosen), train.subset(chosen)
     stopping = None
     if spec.stopping_fraction > 0:
         chosen = train.draw(spec.stopping_fraction, generator(spec.seed, _STOPPING))
@@ -141,7 +149,7 @@ def _channels_last(network: AggregatedClassifier) -> AggregatedClassifier:
 
 def train_run(
     spec: RunSpec,
-    run_dir: Path,
+    run_dir: Path | None,
     data: RunData,
     network: AggregatedClassifier,
     *,
@@ -149,7 +157,7 @@ def train_run(
     progress: bool | Literal["lines"] | None = False,
     command: str | None = None,
 ) -> History:
-    """Train the network in its directory, where a stopped run goes on."""
+    """Train the network, with a directory where a stopped run goes on."""
 
     def on_claim(folder: Path) -> None:
         changes = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(spec.data)}

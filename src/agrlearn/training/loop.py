@@ -163,7 +163,7 @@ def _train(
                     groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
                     mixture = None
                     if recipe.mixup > 0:
-                        mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own))
+                        mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own), recipe.mixup_at)
                     train_step(
                         module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
                         generator(*keys, _PERMUTATIONS), engine.backward,

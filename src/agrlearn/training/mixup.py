@@ -1,4 +1,4 @@
-"""mixup (Zhang et al. 2018), for comparison."""
+"""mixup (Zhang et al. 2018) and manifold mixup (Verma et al. 2019), for comparison."""
 
 import random
 from typing import NamedTuple
@@ -7,31 +7,36 @@ import torch
 from torch import Tensor
 
 from agrlearn.errors import RecipeError
-from agrlearn.grouping import TOKEN_TYPES, Objects
+from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor
 
 
 class Mixture(NamedTuple):
     """Groups that are `share` of themselves and the rest of the group at `partners`."""
 
-    groups: Tensor
+    groups: Objects
+    """Mixed already, or as they were where their features are to be mixed."""
     partners: Tensor
     share: float
+    at_features: bool
 
 
-def mix_groups(groups: Objects, strength: float, generator: torch.Generator) -> Mixture:
+def mix_groups(groups: Objects, strength: float, generator: torch.Generator, at: str = "input") -> Mixture:
     """Average each group with another one of the batch, in one proportion drawn from Beta(strength, strength).
 
     Args:
-        groups: (groups, fold, ...) of numbers; labels and losses are mixed by the caller in the same proportion.
+        groups: (groups, fold, ...); labels and losses are mixed by the caller in the same proportion.
+        at: input, features, or random, as in a `Recipe`.
 
     >>> mixed = mix_groups(torch.ones(4, 2, 3), 1.0, torch.Generator().manual_seed(0))
     >>> mixed.groups.shape, sorted(mixed.partners.tolist())
     (torch.Size([4, 2, 3]), [0, 1, 2, 3])
     """
-    if not isinstance(groups, Tensor) or groups.dtype in TOKEN_TYPES:
-        raise RecipeError("mixup averages objects, and tokens cannot be averaged; leave mixup at 0")
     seed = int(torch.randint(2**62, (), generator=generator))
     share = random.Random(seed).betavariate(strength, strength)
-    partners = torch.randperm(len(groups), generator=generator).to(groups.device)
+    partners = torch.randperm(count_objects(groups), generator=generator).to(first_tensor(groups).device)
+    if at == "features" or (at == "random" and bool(torch.rand((), generator=generator) < 0.5)):
+        return Mixture(groups, partners, share, True)
+    if not isinstance(groups, Tensor) or groups.dtype in TOKEN_TYPES:
+        raise RecipeError("mixup averages objects, and tokens cannot be averaged; set mixup_at to features")
     values = groups.to(torch.float32)
-    return Mixture(torch.lerp(values[partners], values, share), partners, share)
+    return Mixture(torch.lerp(values[partners], values, share), partners, share, False)

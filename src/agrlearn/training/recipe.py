@@ -55,8 +55,8 @@ class Recipe(Settings):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Decides the groups and every other random choice of training, and on the command line the initial weights."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    """Of the main network. Adam usually wants a learning rate near 0.001."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    """Of the main network. Adam and AdamW usually want a learning rate near 0.001."""
     learning_rate: Positive = 0.1
     """Of the main network at the start, λ_out in the paper (0.1)."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -75,7 +75,12 @@ class Recipe(Settings):
 
     mixup: NotNegative = 0.0
     """Mix pairs of training groups in proportions drawn from Beta(mixup, mixup), and their labels with them (Zhang et
-    al. 2018), for comparison. Not for tokens; 0 mixes nothing."""
+    al. 2018), for comparison. 0 mixes nothing."""
+    mixup_at: Literal["input", "features", "random"] = "input"
+    """Where groups are mixed: the objects themselves, not for tokens; the features before the heads; or one of the two,
+    drawn for every batch (manifold mixup, Verma et al. 2019)."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of a label's probability that is spread over all classes (Szegedy et al. 2016)."""
 
     alpha: NotNegative = 0.0
     """Weight of the information penalty J (paper: 0 to 4). At 0 no critic is built."""
@@ -101,6 +106,12 @@ class Recipe(Settings):
     patience: Count | None = None
     """Stop after this number of epochs without a better likelihood on the validation set, and keep the best epoch's
     weights; without it, all epochs are trained and the last weights kept (as in the paper)."""
+
+    @model_validator(mode="after")
+    def _mixes_whole_batches(self) -> "Recipe":
+        if self.mixup > 0 and self.mixup_at != "input" and self.accumulate > 1:
+            raise ValueError(f"mixup at the features needs accumulate=1, got {self.accumulate}")
+        return self
 
     @model_validator(mode="after")
     def _milestones_rise(self) -> "Recipe":

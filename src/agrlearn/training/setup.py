@@ -24,8 +24,9 @@ _CRITIC = 3  # keeps the critic's initial weights apart from the random streams 
 
 def make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+    if recipe.optimizer in ("adam", "adamw"):
+        kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+        return kind(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
     return torch.optim.SGD(
         parameters, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.momentum > 0,
         weight_decay=recipe.weight_decay,

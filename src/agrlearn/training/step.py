@@ -39,9 +39,10 @@ def train_step(
     """
     targets = [(1.0, labels, weights)]
     if mixture is not None:
-        groups, partners, share = mixture
+        groups, partners, share = mixture.groups, mixture.partners, mixture.share
         partner_weights = None if weights is None else weights[partners]
         targets = [(share, labels, weights), (1 - share, labels[partners], partner_weights)]
+    mix = (mixture.partners, mixture.share) if mixture is not None and mixture.at_features else None
     total = total or len(labels)
     ranks = world_size()
     # Sizes over all processes, for J; the loss is that of this process's share of a microbatch.
@@ -52,9 +53,15 @@ def train_step(
         here = slice(first, end)
         microbatch = map_objects(lambda tensor, here=here: tensor[here], groups)  # type: ignore[misc]
         with nullcontext() if end == len(labels) else unsynchronized():
-            logits, t = module(microbatch, with_bottleneck=True)
+            logits, t = module(microbatch, with_bottleneck=True, mix=mix)
             losses = [
-                proportion * cross_entropy(logits, target[here], None if weight is None else weight[here])
+                proportion
+                * cross_entropy(
+                    logits,
+                    target[here],
+                    None if weight is None else weight[here],
+                    label_smoothing=recipe.label_smoothing,
+                )
                 for proportion, target, weight in targets
             ]
             loss = sum(losses[1:], start=losses[0])

@@ -117,6 +117,7 @@ def _text_spec(
         changes["patience"] = 3 if scale is SMALL else epochs
     return RunSpec(
         data=dataset, network=network, fold=fold, net=options, share=share, test_fraction=test_fraction,
+        test_draw="plain" if test_fraction else "by class",
         stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0,
         recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=times_the_batch, **changes
