@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agrlearn.reporting.make import report
     from agrlearn.runs.run import Run
     from agrlearn.sklearn import AgrLearnClassifier
+    from agrlearn.studies.compare import compare
     from agrlearn.training.history import History
     from agrlearn.training.loop import fit
     from agrlearn.training.objective import cross_entropy
@@ -50,6 +51,7 @@ _HOMES = {
     "Run": "runs.run",
     "aggregate": "networks.convert",
     "build_network": "networks.catalogue",
+    "compare": "studies.compare",
     "crop_and_flip": "data.augmentation",
     "cross_entropy": "training.objective",
     "evaluate": "evaluation.evaluate",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
+from agrlearn.cli.compare import compare
 from agrlearn.cli.demo import demo
 from agrlearn.cli.engine import process_number, set_command_line, stop_engine
 from agrlearn.cli.evaluate import evaluate
@@ -26,7 +27,10 @@ app = App(
     help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
     "time between an ensemble of its heads and more throughput. Start with: agrlearn demo",
 )
-for command in (demo, train, watch, predict, evaluate, report, export, info, information, sweep, reproduce, theory):
+COMMANDS = (
+    demo, compare, train, watch, predict, evaluate, report, export, info, information, sweep, reproduce, theory,
+)  # fmt: skip
+for command in COMMANDS:
     app.command(command)
 
 _WORDS_OF_ALLOCATORS = (

@@ -16,8 +16,12 @@ _ROWS_SHOWN = 20
 _ORDER = ("running", "failed", "waiting", "done")
 
 
-def run_and_show(jobs: "Sequence[Job]", resources: "Resources", console: "Console") -> list[str]:
-    """Do all runs that are not done yet; returns a sentence for each that failed."""
+def run_and_show(jobs: "Sequence[Job]", resources: "Resources", console: "Console", *, each: bool = True) -> list[str]:
+    """Do all runs; returns a sentence for each that failed.
+
+    Args:
+        each: print a line when a run is done.
+    """
     from rich.live import Live
 
     from agrlearn.runs.many import run_many
@@ -35,6 +39,7 @@ def run_and_show(jobs: "Sequence[Job]", resources: "Resources", console: "Consol
         if failed:
             failures.append(f"{name}: {outcome}")
             shown.console.print(f"failed: {failures[-1]}", soft_wrap=True, markup=False)
+        if failed or not each:
             return
         scores = next(iter(outcome.result.protocols.values()), None)
         error = "" if scores is None else f"error {100 * scores.error:.2f} % "

@@ -10,7 +10,8 @@ from agrlearn.errors import RunError, TrainingError
 from agrlearn.files import make_own_folder, write_atomically
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.runs.jobs import Outcome, Resources, run_jobs
-from agrlearn.runs.result import FinishedRun, measure, read_finished
+from agrlearn.runs.result import FinishedRun, RunResult, measure, read_finished
+from agrlearn.runs.rivals import RIVALS, run_rival
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import RunData, data_stamp, make_network, open_data, train_run
 from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, clear_run, read_run, update_run
@@ -74,11 +75,25 @@ def do_run(job: Job) -> FinishedRun:
     done = None if job.fresh else job.finished()
     if done is not None:  # by another command, since this one looked
         return done
+    data = open_data(job.spec, job.data_dir)
+    result = run_rival(job.spec, data) if job.spec.network in RIVALS else _train_and_measure(job, data)
+    versions = {package: version(package) for package in ("agrlearn", "torch", "numpy")}
+    finished = FinishedRun(format=RUN_FORMAT, versions=versions, spec=job.spec, result=result)
+    if job.cell is None and job.spec.network not in RIVALS:
+        update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(job.spec.data))
+    elif job.cell is not None:
+        make_own_folder(job.cell.parent)
+        write_atomically(job.cell, finished.to_json())
+        if job.run_dir.exists():
+            shutil.rmtree(job.run_dir)  # the result has all that is left to know, and checkpoints are large
+    return finished
+
+
+def _train_and_measure(job: Job, data: RunData) -> RunResult:
     if job.keep_checkpoints:
         make_own_folder(job.run_dir)
         if job.fresh:
             clear_run(job.run_dir)
-    data = open_data(job.spec, job.data_dir)
     try:
         networks, history = _train_members(job, data)
     except TrainingError as error:
@@ -86,16 +101,7 @@ def do_run(job: Job) -> FinishedRun:
             make_own_folder(job.divergence_file.parent)
             write_atomically(job.divergence_file, f"{error}\n")
         raise
-    result = measure(job.spec, data, networks, history, dial=job.dial)
-    versions = {package: version(package) for package in ("agrlearn", "torch", "numpy")}
-    finished = FinishedRun(format=RUN_FORMAT, versions=versions, spec=job.spec, result=result)
-    if job.cell is None:
-        update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(job.spec.data))
-    else:
-        make_own_folder(job.cell.parent)
-        write_atomically(job.cell, finished.to_json())
-        shutil.rmtree(job.run_dir, ignore_errors=not job.keep_checkpoints)  # the result is what matters
-    return finished
+    return measure(job.spec, data, networks, history, dial=job.dial)
 
 
 def _train_members(job: Job, data: RunData) -> tuple[list[AggregatedClassifier], History]:

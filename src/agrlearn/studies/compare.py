@@ -1,0 +1,369 @@
+"""Is it worth it on this data? An ordinary network, its usual remedies and groups, on the same splits."""
+
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy
+import torch
+
+from agrlearn.errors import RecipeError, look_up
+from agrlearn.evaluation.metrics import METRICS
+from agrlearn.evaluation.statistics import Mean, mean_over_runs, p_value, paired_difference
+from agrlearn.files import make_own_folder, markdown_table, to_json, write_atomically
+from agrlearn.grouping import first_tensor
+from agrlearn.networks.catalogue import NETWORKS, network_defaults
+from agrlearn.runs.jobs import Resources
+from agrlearn.runs.many import Job, run_many
+from agrlearn.runs.result import REPLICATED, FinishedRun, ProtocolScores
+from agrlearn.runs.rivals import RIVALS
+from agrlearn.runs.spec import RunSpec
+from agrlearn.runs.train import network_name, open_data
+from agrlearn.training.recipe import Recipe
+
+ORDINARY = "ordinary network"
+"""The method that the others are compared with: fold 1."""
+_TEST_FRACTION, _TUNING_FRACTION = 0.25, 0.2
+_MEMBERS = 4
+_SIGNIFICANT = 0.05
+_SHOWN = ("error", "nll", "ece")
+
+Kind = Literal["ordinary", "remedy", "groups", "context"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to get a classifier: one setting, or several of which each split's validation part chooses one."""
+
+    name: str
+    tries: tuple[RunSpec, ...]
+    kind: Kind = "remedy"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method over all seeds."""
+
+    name: str
+    kind: Kind
+    scores: dict[str, Mean]
+    """By the names of `METRICS`, on the test parts."""
+    differences: dict[str, Mean]
+    """To the ordinary network, paired by split."""
+    p: float
+    """Of the difference in error, by the paired t test."""
+    multiply_adds: float | None
+    """To predict one object; None where they are not counted."""
+    seconds: float
+    """Of training one run, with the tries of its choice."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found."""
+
+    data: str
+    seeds: int
+    lines: tuple[Line, ...]
+
+    @property
+    def verdict(self) -> str:
+        """What to use on this data, in a sentence."""
+        return _verdict(self.lines)
+
+    def markdown(self) -> str:
+        """The table, mean ± standard error over splits; the difference with its 95 % t interval."""
+        header = (
+            "", *(METRICS[name].label for name in _SHOWN), "error − ordinary, 95 %", "p", "multiply-adds", "training s",
+        )  # fmt: skip
+        return markdown_table(header, map(_cells, self.lines))
+
+    def __str__(self) -> str:
+        return f"{self.markdown()}\n{self.verdict}"
+
+
+def make_methods(
+    spec: RunSpec, *, also: Sequence[Mapping[str, Any]] = (), tokens: bool = False, vectors: bool = True
+) -> list[Method]:
+    """What is compared: fold 1, its remedies, the aggregated default, and for tables classifiers of scikit-learn.
+
+    Args:
+        spec: of the ordinary network.
+        also: further settings of groups, each with fold, join, repetition or other settings of network and recipe.
+        tokens: whether objects are sentences, which cannot be mixed.
+        vectors: whether they are rows of a table.
+    """
+    options = network_defaults(spec.network) if spec.network in NETWORKS else {}
+    methods = [Method(ORDINARY, (spec,), "ordinary")]
+    if "dropout" in options:
+        methods.append(Method("dropout", tuple(with_settings(spec, dropout=share) for share in (0.1, 0.3, 0.5))))
+    smoothed = (with_settings(spec, label_smoothing=share) for share in (0.05, 0.1, 0.2))
+    methods.append(Method("label smoothing", tuple(smoothed)))
+    if not tokens:
+        methods.append(Method("mixup", tuple(with_settings(spec, mixup=strength) for strength in (0.2, 0.5, 1.0))))
+    where = "features" if tokens else "random"
+    manifold = (with_settings(spec, mixup=strength, mixup_at=where) for strength in (0.2, 0.5, 1.0))
+    methods.append(Method("manifold mixup", tuple(manifold)))
+    methods.append(Method(f"ensemble of {_MEMBERS}", (spec.model_copy(update={"members": _MEMBERS}),)))
+    for settings in ({"fold": 2, "join": "mean", "repetition": 0.0}, *also):
+        methods.append(Method(_name(settings), (with_settings(spec, **settings),), "groups"))
+    if vectors:
+        for rival in RIVALS:
+            rival_spec = spec.model_copy(update={"network": rival, "net": {}, "recipe": Recipe(seed=spec.seed)})
+            methods.append(Method(rival.removeprefix("sklearn:").replace("-", " "), (rival_spec,), "context"))
+    return methods
+
+
+def with_settings(spec: RunSpec, **settings: Any) -> RunSpec:
+    """The spec with other settings, of its own, of its recipe or of its network, whichever has them."""
+    own = {name: value for name, value in settings.items() if name in RunSpec.model_fields and name != "net"}
+    recipe = {name: value for name, value in settings.items() if name in Recipe.model_fields}
+    net = {name: value for name, value in settings.items() if name not in own and name not in recipe}
+    if spec.network in NETWORKS:
+        known = network_defaults(spec.network)
+        for name in net:
+            look_up(
+                {**known, **RunSpec.model_fields, **Recipe.model_fields}, name, f"setting of a run of {spec.network}"
+            )
+    values = spec.model_dump()
+    values |= own | {"recipe": Recipe(**{**values["recipe"], **recipe}), "net": {**values["net"], **net}}
+    return RunSpec(**values)
+
+
+def compare_methods(
+    methods: Sequence[Method], folder: Path, *, seeds: int = 10, data_dir: Path | None = None,
+    run: Callable[[Sequence[Job]], Any] = lambda jobs: run_many(jobs, Resources()),
+) -> list[Line]:  # fmt: skip
+    """Run every method on every split and put them side by side; what is done already is not run again.
+
+    Args:
+        folder: where the results are kept, a small file each.
+        run: does the runs that are not done.
+    """
+    if seeds < 2:
+        raise RecipeError(f"seeds is the number of splits and at least 2, so that differences can be told, got {seeds}")
+    make_own_folder(folder)
+
+    def job(method: Method, number: int, seed: int, *, tuning: bool) -> Job:
+        spec = method.tries[number].with_seed(seed)
+        if tuning:
+            spec = spec.model_copy(update={"tuning_fraction": _TUNING_FRACTION})
+        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', spec.key())}-seed{seed}"
+        label = f"{method.name}, choosing" if tuning else method.name
+        runs, cells = folder / "runs" / name, folder / "cells" / f"{name}.json"
+        return Job(label, spec, runs, cells, data_dir, keep_checkpoints=False)
+
+    def do(jobs: Iterable[Job]) -> dict[Path | None, FinishedRun]:
+        wanted = {job.cell: job for job in jobs}
+        missing = [job for job in wanted.values() if job.finished() is None]
+        if missing:
+            run(missing)
+        return {cell: found for cell, job in wanted.items() if (found := job.finished()) is not None}
+
+    several = [(method, range(len(method.tries))) for method in methods if len(method.tries) > 1]
+    tuned = do(
+        job(m, number, seed, tuning=True) for seed in range(seeds) for m, numbers in several for number in numbers
+    )
+    finals: dict[tuple[str, int], Job] = {}
+    spent: dict[tuple[str, int], float] = {}
+    for seed, method in itertools.product(range(seeds), methods):
+        cells = {number: job(method, number, seed, tuning=True).cell for number in range(len(method.tries))}
+        known = {number: tuned[cell] for number, cell in cells.items() if cell in tuned}
+        best = min(known, key=lambda number: _order(known[number]), default=0)
+        finals[method.name, seed] = job(method, best, seed, tuning=False)
+        spent[method.name, seed] = sum(tried.result.seconds for tried in known.values())
+    done = do(finals.values())
+    outcomes: dict[str, dict[int, FinishedRun]] = {method.name: {} for method in methods}
+    for (name, seed), final in finals.items():
+        if final.cell in done:
+            outcomes[name][seed] = done[final.cell]
+    base = {name: _values(outcomes[methods[0].name], name) for name in METRICS}
+    return [_line(method, outcomes[method.name], base, spent) for method in methods if outcomes[method.name]]
+
+
+def _order(run: FinishedRun) -> tuple[float, float]:
+    """Which of several tries is better on the validation part: fewer errors, then a higher likelihood."""
+    scores = run.result.protocols[REPLICATED]
+    return scores.error, scores.nll
+
+
+def _values(runs: Mapping[int, FinishedRun], metric: str) -> dict[int, float]:
+    return {seed: getattr(run.result.protocols[REPLICATED], metric) for seed, run in runs.items()}
+
+
+def _line(
+    method: Method, runs: Mapping[int, FinishedRun], base: Mapping[str, Mapping[int, float]],
+    spent: Mapping[tuple[str, int], float],
+) -> Line:  # fmt: skip
+    values = {name: _values(runs, name) for name in METRICS}
+    differences = {name: paired_difference(values[name], base[name]) for name in METRICS}
+    first: ProtocolScores = next(iter(runs.values())).result.protocols[REPLICATED]
+    seconds = [run.result.seconds + spent[method.name, seed] for seed, run in runs.items()]
+    return Line(
+        name=method.name,
+        kind=method.kind,
+        scores={name: mean_over_runs(list(found.values())) for name, found in values.items()},
+        differences=differences,
+        p=p_value(differences["error"]),
+        multiply_adds=None if method.kind == "context" else first.multiply_adds,
+        seconds=mean_over_runs(seconds).value,
+    )
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    difference = line.differences["error"]
+    shown = line.kind != "ordinary" and difference.runs > 1
+    interval = f"{100 * difference.value:+.2f} ± {100 * difference.half_width():.2f}".replace("-", "−")
+    return (
+        f"*{line.name}*" if line.kind == "context" else line.name,
+        *(METRICS[name].mean_text(line.scores[name]) for name in _SHOWN),
+        interval if shown else "", f"{line.p:.3f}" if shown else "",
+        "" if line.multiply_adds is None else f"{line.multiply_adds:,.0f}", f"{line.seconds:.1f}",
+    )  # fmt: skip
+
+
+def _verdict(lines: Sequence[Line]) -> str:
+    base = next(line for line in lines if line.kind == "ordinary")
+    before = 100 * base.scores["error"].value
+
+    def better(line: Line) -> bool:
+        return line.differences["error"].value < 0 and line.p < _SIGNIFICANT
+
+    def sentence(line: Line) -> str:
+        cost = (line.multiply_adds or 0) / max(1.0, base.multiply_adds or 0)
+        price = "at no cost in prediction" if cost <= 1.01 else f"at {cost:.1f} times the cost in prediction"
+        sure = "p < 0.001" if line.p < 0.001 else f"p = {line.p:.3f}"
+        return (
+            f"{line.name} errs in {100 * line.scores['error'].value:.2f} % instead of {before:.2f} % ({sure}) {price}"
+        )
+
+    winners = sorted(
+        (line for line in lines if line.kind in ("remedy", "groups") and better(line)),
+        key=lambda line: line.scores["error"].value,
+    )
+    if not winners:
+        return f"Nothing here beats an ordinary network, which errs in {before:.2f} %: use fold 1."
+    groups = [line for line in winners if line.kind == "groups"]
+    best = winners[0]
+    text = f"{sentence(best)[0].upper()}{sentence(best)[1:]}: use it."
+    if groups and best.kind != "groups":
+        text += f" Of the groups, {sentence(groups[0])}."
+    if not groups:
+        text += " Groups do not beat an ordinary network here."
+    return text
+
+
+def draw(comparison: Comparison, file: Path) -> None:
+    """Each method's error relative to the ordinary network's, with the 95 % t interval of the paired difference."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    colours = {"ordinary": "#555555", "remedy": "#8c8c8c", "groups": "#0072b2", "context": "#c9a66b"}
+    lines = comparison.lines
+    base = lines[0].scores["error"].value or 1.0
+    figure, axes = pyplot.subplots(figsize=(7, 0.6 + 0.38 * len(lines)), layout="constrained")
+    try:
+        for place, line in enumerate(reversed(lines)):
+            width = 100 * line.differences["error"].half_width() / base if line.differences["error"].runs > 1 else 0.0
+            axes.errorbar(
+                100 * line.scores["error"].value / base, place, xerr=width if line.kind != "ordinary" else None,
+                fmt="o", color=colours[line.kind], capsize=3,
+            )  # fmt: skip
+        axes.axvline(100, color=colours["ordinary"], lw=1)
+        axes.set_yticks(range(len(lines)), [line.name for line in reversed(lines)])
+        axes.set(xlabel=f"error, % of the ordinary network's ({comparison.data}, {comparison.seeds} splits)")
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=150, metadata={"Software": None})
+        write_atomically(file, drawn.getvalue())
+    finally:
+        pyplot.close(figure)
+
+
+def _name(settings: Mapping[str, Any]) -> str:
+    """What a setting of groups is called.
+
+    >>> _name({"fold": 2, "join": "mean", "repetition": 0.2})
+    'fold 2, mean, repetition 0.2'
+    """
+    rest = {name: value for name, value in settings.items() if name not in ("fold", "join") and value}
+    parts = [f"fold {settings.get('fold', 2)}", str(settings.get("join", "")), *(f"{n} {v}" for n, v in rest.items())]
+    return ", ".join(part.replace("_", " ") for part in parts if part)
+
+
+def compare(
+    data: Any, labels: Any = None, *, seeds: int = 10, network: str | None = None,
+    also: Sequence[Mapping[str, Any]] = (), run_dir: str | Path = "runs/compare",
+    data_dir: str | Path | None = None, workers: int = 1,
+) -> Comparison:  # fmt: skip
+    """Find out whether groups are worth it on some data, as `agrlearn compare` does.
+
+    Args:
+        data: a data set by name, the path of a file or folder, or an array of vectors or images.
+        labels: one for each object of an array.
+        seeds: splits into training and test part, the same for all methods.
+        network: a name in `NETWORKS`, timm:NAME or FILE.py:FUNCTION; by default the one that fits the data.
+        also: further settings of groups, such as {"fold": 4, "join": "max", "repetition": 0.2}.
+        run_dir: where the results, the table and the picture go; what is done there is not run again.
+        workers: runs at the same time.
+    """
+    folder = Path(run_dir).resolve()
+    make_own_folder(folder)
+    if not isinstance(data, str | Path):
+        file = folder / "data.npz"
+        content = io.BytesIO()
+        numpy.savez(content, x=numpy.asarray(data), y=numpy.asarray(labels))
+        if not file.exists() or file.read_bytes() != content.getvalue():
+            write_atomically(file, content.getvalue())
+        data = file
+    where = None if data_dir is None else Path(data_dir)
+    spec, tokens, vectors = base_spec(str(data), network=network, data_dir=where)
+    methods = make_methods(spec, also=also, tokens=tokens, vectors=vectors)
+    failures: list[Exception] = []
+
+    def run(jobs: Sequence[Job]) -> None:
+        run_many(
+            jobs, Resources(workers=workers),
+            on_done=lambda job, outcome: failures.append(outcome) if isinstance(outcome, Exception) else None,
+        )  # fmt: skip
+
+    lines = compare_methods(methods, folder, seeds=seeds, data_dir=where, run=run)
+    if failures:
+        raise failures[0]
+    found = Comparison(Path(data).name, seeds, tuple(lines))
+    write_comparison(found, folder, f"agrlearn.compare(..., seeds={seeds})")
+    return found
+
+
+def base_spec(
+    data: str, *, network: str | None = None, data_dir: Path | None = None, **settings: Any
+) -> tuple[RunSpec, bool, bool]:
+    """The ordinary network for some data by the estimator's recipe; and whether these are sentences, or vectors."""
+    spec = RunSpec(data=data, network=network, fold=1, test_fraction=_TEST_FRACTION, recipe=DEFAULT_RECIPE)
+    found = open_data(spec, data_dir)
+    objects = first_tensor(found.train.objects)
+    spec = with_settings(spec.model_copy(update={"network": network_name(spec, found)}), **settings)
+    return spec, objects.dtype == torch.int64, objects.ndim == 2 and objects.dtype != torch.int64
+
+
+DEFAULT_RECIPE = Recipe(
+    epochs=60, batch_size=32, optimizer="adam", learning_rate=0.01, weight_decay=1e-4, schedule="cosine",
+    evaluate_every=60,
+)  # fmt: skip
+
+
+def write_comparison(comparison: Comparison, folder: Path, command: str) -> None:
+    """table.md, compare.json and compare.png in the folder."""
+    text = (
+        f"# {comparison.data}: {comparison.verdict}\n\nMade by `{command}`. Means ± standard errors over "
+        f"{comparison.seeds} splits, the same for all; strengths of remedies are chosen on a validation part of each "
+        f"training part. *In italics*: scikit-learn's defaults, for context.\n\n{comparison.markdown()}"
+    )
+    write_atomically(folder / "table.md", text)
+    write_atomically(folder / "compare.json", to_json({"command": command, **asdict(comparison)}))
+    draw(comparison, folder / "compare.png")

@@ -1,0 +1,152 @@
+"""Is it worth it on this data? The same splits for all, choices on validation parts alone, and an honest verdict."""
+
+import json
+
+import numpy
+import pytest
+import torch
+
+import agrlearn
+from agrlearn.errors import RecipeError, UnknownNameError
+from agrlearn.evaluation.statistics import Mean, mean_over_runs, p_value
+from agrlearn.runs import many
+from agrlearn.runs.train import open_data
+from agrlearn.studies.compare import (
+    Comparison,
+    Line,
+    Method,
+    base_spec,
+    compare_methods,
+    make_methods,
+    with_settings,
+)
+from tests.cli.commands import call
+
+QUICK = {"epochs": 2, "evaluate_every": 2, "width": 8}
+
+
+def quick_spec(data="wine", **settings):
+    return base_spec(data, **{**QUICK, **settings})[0]
+
+
+def in_this_process(jobs):
+    for job in jobs:
+        many.do_run(job)
+
+
+def test_every_method_gets_the_same_splits_and_the_test_part_chooses_nothing(tmp_path):
+    spec = quick_spec()
+    for seed in (0, 1):
+        final = open_data(spec.with_seed(seed))
+        tuning = open_data(spec.model_copy(update={"tuning_fraction": 0.2}).with_seed(seed))
+        rows = {tuple(row.tolist()) for row in final.test.objects}
+        assert not rows & {tuple(row.tolist()) for part in (tuning.train, tuning.test) for row in part.objects}
+        assert len(tuning.train) + len(tuning.test) == len(final.train)
+    methods = make_methods(spec)
+    tests = [open_data(method.tries[0].with_seed(3)).test.objects for method in methods]
+    assert all(torch.equal(tests[0], other) for other in tests)
+
+
+def test_the_strength_of_a_remedy_is_the_one_that_did_best_on_the_validation_part(tmp_path):
+    spec = quick_spec(epochs=20)
+    hopeless = with_settings(spec, learning_rate=1e-12)
+    methods = [Method("ordinary network", (spec,), "ordinary"), Method("remedy", (hopeless, spec))]
+    ordinary, remedy = compare_methods(methods, tmp_path, seeds=2, run=in_this_process)
+    assert remedy.scores == ordinary.scores
+    assert remedy.differences["error"].value == 0
+    assert remedy.seconds > ordinary.seconds  # with what was spent on choosing
+
+
+def test_what_is_done_is_not_run_again(tmp_path):
+    methods = [Method("ordinary network", (quick_spec(),), "ordinary")]
+    first = compare_methods(methods, tmp_path, seeds=2, run=in_this_process)
+    assert compare_methods(methods, tmp_path, seeds=2, run=pytest.fail) == first
+
+
+def test_the_ensemble_averages_distributions_of_networks_that_saw_the_same_objects(tmp_path):
+    spec = quick_spec().model_copy(update={"members": 3})
+    methods = [Method("ordinary network", (quick_spec(),), "ordinary"), Method("ensemble", (spec,))]
+    one, three = compare_methods(methods, tmp_path, seeds=2, run=in_this_process)
+    assert three.multiply_adds == 3 * one.multiply_adds
+    assert three.scores["nll"].value != one.scores["nll"].value
+
+
+def line(name, kind, errors, base, multiply_adds=10.0):
+    difference = mean_over_runs([error - other for error, other in zip(errors, base, strict=True)])
+    return Line(
+        name, kind, {"error": mean_over_runs(errors)}, {"error": difference}, p_value(difference), multiply_adds, 1.0
+    )
+
+
+BASE = [0.10, 0.12, 0.11, 0.13, 0.12]
+
+
+@pytest.mark.parametrize(
+    ("groups", "remedy", "start"),
+    [
+        (-0.05, 0.0, "Fold 2, mean errs in 6.60 % instead of 11.60 % (p < 0.001) at no cost in prediction: use it."),
+        (0.05, 0.0, "Nothing here beats an ordinary network, which errs in 11.60 %: use fold 1."),
+        (0.0, -0.05, "Mixup errs in 6.60 %"),
+        (-0.02, -0.05, "Mixup errs in 6.60 %"),
+    ],
+)
+def test_the_verdict_names_what_wins_and_nothing_else(groups, remedy, start):
+    noise = [0.001, -0.001, 0.002, -0.002, 0.0]
+    lines = [
+        line("ordinary network", "ordinary", BASE, BASE),
+        line("mixup", "remedy", [error + remedy + own for error, own in zip(BASE, noise, strict=True)], BASE),
+        line("fold 2, mean", "groups", [error + groups + own for error, own in zip(BASE, noise, strict=True)], BASE),
+        line("random forest", "context", [0.0] * 5, BASE, None),
+    ]
+    verdict = Comparison("data", 5, tuple(lines)).verdict
+    assert verdict.startswith(start)
+    assert ("Of the groups, fold 2, mean errs" in verdict) == (groups == -0.02)
+    assert ("Groups do not beat" in verdict) == (groups == 0.0)
+
+
+def test_a_difference_that_is_the_same_in_every_split_is_not_certain_for_that():
+    assert p_value(Mean(0.5, 0.0, 2)) == 0.5
+    assert p_value(Mean(0.0, 0.0, 2)) == 1.0
+
+
+def test_arrays_are_compared_from_python_with_a_table_and_a_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr("agrlearn.studies.compare.DEFAULT_RECIPE", agrlearn.Recipe(epochs=1, evaluate_every=1))
+    random = numpy.random.default_rng(0)
+    x, y = random.normal(size=(60, 4)), numpy.arange(60) % 2
+    found = agrlearn.compare(x, y, seeds=2, run_dir=tmp_path)
+    assert found.lines[0].name == "ordinary network"
+    assert {"groups", "remedy", "context"} <= {line.kind for line in found.lines}
+    assert (tmp_path / "compare.png").stat().st_size > 10_000
+    assert found.verdict in (tmp_path / "table.md").read_text()
+    assert len(json.loads((tmp_path / "compare.json").read_text())["lines"]) == len(found.lines)
+
+
+def test_the_command_shows_the_table_and_the_verdict(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("agrlearn.studies.compare.DEFAULT_RECIPE", agrlearn.Recipe(epochs=1, evaluate_every=1))
+    assert call("compare", "wine", "--seeds", 2, "--run-dir", tmp_path, "--also", "fold=3,join=max") == 0
+    out = capsys.readouterr().out
+    assert "| fold 3, max |" in out
+    assert "use" in out.splitlines()[-2]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--seeds", "1"], "at least 2"),
+        (["--also", "fold"], "such as fold=4,join=max"),
+        (["--also", "fold=2,joyn=max"], "did you mean 'join'"),
+        (["--also", "fold=0"], "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_compared_gets_a_sentence(tmp_path, capsys, options, sentence):
+    assert call("compare", "wine", "--run-dir", tmp_path, *options) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_settings_go_where_they_belong():
+    spec = with_settings(quick_spec(), fold=4, join="max", repetition=0.2)
+    assert (spec.fold, spec.net["join"], spec.recipe.repetition) == (4, "max", 0.2)
+    with pytest.raises(UnknownNameError):
+        with_settings(spec, depht=3)
+    with pytest.raises(RecipeError):
+        with_settings(spec, repetition=2.0)
