@@ -117,7 +117,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             train, held_out = data.without(drawn), data.subset(drawn)
         # Only contextual prediction needs the training objects; without them the estimator stays small.
         self._context = first_tensor(train.objects) if takes(self.protocol, "context") else None
-        self._protocol()  # one that cannot be had is told before training
+        self._protocol()  # one that cannot be had is refused before training
         shape = tuple(objects.shape[1:])
         fold = min(int(self.fold), len(train))
         if callable(self.network):

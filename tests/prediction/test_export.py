@@ -1,13 +1,17 @@
 """ONNX models against PyTorch; the export compares them itself."""
 
+import json
+
 import onnxruntime
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 
 from agrlearn.networks.catalogue import build_network
 from agrlearn.networks.convert import aggregate
 from agrlearn.networks.single import OneObject
-from agrlearn.prediction.export import export_onnx
+from agrlearn.prediction.export import export_onnx, export_weights
 from agrlearn.prediction.predict import predict
 from tests.networks import foreign
 
@@ -33,6 +37,17 @@ def test_the_file_gives_what_pytorch_gives_for_any_number_of_objects(name, group
         more = torch.cat([objects, objects, objects])
         [given] = session.run(None, {"objects": more.numpy()})
         assert torch.allclose(torch.from_numpy(given), predict(network, more), atol=1e-5)
+
+
+def test_weights_are_those_of_the_ordinary_network(tmp_path):
+    network = build_network("mlp", object_shape=(6,), num_classes=3, fold=2, join="max")
+    export_weights(network, tmp_path / "new" / "model.safetensors", ("a", "b", "c"))
+    ordinary = build_network("mlp", object_shape=(6,), num_classes=3, fold=1, join="max", seed=1)
+    ordinary.load_state_dict(load_file(tmp_path / "new" / "model.safetensors"))
+    objects = torch.rand(5, 6)
+    torch.testing.assert_close(predict(ordinary, objects), predict(network, objects))
+    with safe_open(tmp_path / "new" / "model.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["class_names"]) == ["a", "b", "c"]
 
 
 def test_the_export_leaves_every_layer_in_its_own_mode(tmp_path):

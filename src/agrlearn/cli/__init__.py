@@ -39,7 +39,7 @@ _WORDS_OF_ALLOCATORS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; what a user can mend is told in one sentence with exit code 2."""
+    """Run a command; what a user can mend is said in one sentence, with exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8

@@ -70,10 +70,10 @@ def command_line() -> str:
 
 
 def process_number() -> int:
-    """The number of this process, as its launcher tells it; 0 where there is one alone."""
+    """The number of this process, from its launcher; 0 where there is only one."""
     return int(os.environ.get("RANK", 0))
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that tells how things go."""
+    """Whether this process is the one that prints."""
     return process_number() == 0

@@ -12,29 +12,36 @@ _OBJECTS = 8
 
 
 def export(run: Path, file: Path, /, *, groups: bool = False, network: str | None = None) -> None:
-    """Write RUN's network to FILE as an ONNX model, and check it against PyTorch with onnxruntime.
+    """Write RUN's network to FILE as an ordinary one: an ONNX model, or the weights for PyTorch.
 
-    Its input is a batch of any number of objects, as they are in the data, and its output their label distributions by
-    Replicated prediction.
+    The ONNX model is checked against PyTorch with onnxruntime. Its input is a batch of any number of objects, as they
+    are in the data, and its output their label distributions by Replicated prediction. A .safetensors file holds the
+    weights of agrlearn.single(network), for PyTorch without this library.
 
     Parameters
     ----------
     run
         The directory of a finished run.
     file
-        The file to write, such as model.onnx.
+        The file to write, such as model.onnx or model.safetensors.
     groups
         Export the raw interface instead: groups of fold objects in, a distribution for every slot out.
     network
         For a run whose network comes from a Python file: that file and function, which are run.
     """
-    from agrlearn.errors import RunError
+    from agrlearn.errors import RecipeError, RunError
     from agrlearn.grouping import first_tensor
-    from agrlearn.prediction.export import export_onnx
+    from agrlearn.prediction.export import export_onnx, export_weights
     from agrlearn.runs.run import Run
 
     opened = Run.open(run, model=network)
     built = opened.network
+    if file.suffix == ".safetensors":
+        if groups:
+            raise RecipeError("--groups is for ONNX models; a .safetensors file holds the network for single objects")
+        export_weights(built, file, opened.class_names)
+        print(f"{file}: {len(opened.class_names)} classes; safetensors.torch.load_file() reads it")
+        return
     in_python = "agrlearn.prediction.export.export_onnx(network, objects, file) exports its network"
     try:
         objects = first_tensor(opened.training_objects(otherwise=in_python))[:_OBJECTS]
@@ -51,7 +58,7 @@ def export(run: Path, file: Path, /, *, groups: bool = False, network: str | Non
 
 
 def _made_up(network: "AggregatedClassifier", dtype: str | None) -> "Tensor | None":
-    """Objects such as the network was trained on, as far as it tells; None where it could be bytes or fractions."""
+    """Objects such as the network was trained on, as far as it is known; None where it could be bytes or fractions."""
     import torch
 
     from agrlearn.networks.catalogue import standardizers

@@ -120,7 +120,7 @@ class AggregatedClassifier(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """A weight of the head, which tells the network's device and precision."""
+        """A weight of the head, which has the network's device and precision."""
         return next(self.head.parameters())
 
     @overload

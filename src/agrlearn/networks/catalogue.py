@@ -136,7 +136,7 @@ def learned_tensors(network: nn.Module) -> Iterator[Tensor]:
 
 
 def rebuild_network(description: dict[str, Any]) -> AggregatedClassifier:
-    """The network that a description tells of, with fresh weights. No code that the description names is run."""
+    """The network of a description, with fresh weights. No code that the description names is run."""
     arguments = dict(description)
     name = arguments.pop("network")
     shape = tuple(arguments.pop("object_shape"))
@@ -222,16 +222,16 @@ def saved_description(path: str | Path) -> dict[str, Any] | None:
 
 def _description(path: str | Path, header: dict[str, str]) -> dict[str, Any] | None:
     try:
-        told = parse_json(header["description"])
-        if told is None:
+        description = parse_json(header["description"])
+        if description is None:
             return None
-        counts = (*told["object_shape"], told["num_classes"], told["fold"])
-        known = isinstance(told["network"], str) and all(type(count) is int and count >= 1 for count in counts)
+        counts = (*description["object_shape"], description["num_classes"], description["fold"])
+        known = isinstance(description["network"], str) and all(type(count) is int and count >= 1 for count in counts)
     except (KeyError, TypeError, ValueError):
         known = False
     if not known:
         raise RunError(f"{path} does not describe its network as agrlearn does; train it again")
-    return told
+    return description
 
 
 def saved_class_names(path: str | Path) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class Standardize(nn.Module):
     def fit(self, objects: Tensor) -> "Standardize":
         """Take mean and spread from the training objects, a few at a time; constant features keep a spread of 1.
 
-        Constant is what float32 hardly tells from its mean, however small the numbers are.
+        A feature is constant if float32 hardly distinguishes it from its mean, however small the numbers are.
         """
         shape = (-1, *[1] * (objects.ndim - 2))
         # Sums of the differences to the first object: of a constant they are 0, without any rounding.

@@ -1,22 +1,31 @@
 """A trained network as an ONNX file that runs without this library."""
 
+import json
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from agrlearn.errors import RunError
-from agrlearn.files import resolve_output
+from agrlearn.files import resolve_output, write_output
 from agrlearn.grouping import replicate
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.single import OneObject
+from agrlearn.networks.single import OneObject, single
 
 _OPSET = 20
 _TOLERANCE = 1e-4
 _LARGEST_SINGLE_FILE = 1_900_000_000  # the limit of protobuf is 2 GiB
+
+
+def export_weights(network: AggregatedClassifier, path: Path, class_names: Sequence[str] = ()) -> None:
+    """Write the weights of `single(network)` as safetensors, with the names of the classes in the file's header."""
+    weights = {name: value.contiguous().cpu() for name, value in single(network).state_dict().items()}
+    write_output(path, to_bytes(weights, metadata={"class_names": json.dumps(list(class_names))}))
 
 
 def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, groups: bool = False) -> float:

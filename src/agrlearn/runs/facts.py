@@ -16,7 +16,7 @@ from agrlearn.training.checkpoint import RUN_FILE
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a run directory tells, finished or not."""
+    """What a run directory contains, finished or not."""
 
     folder: Path
     identity: dict[str, Any]

@@ -1,7 +1,7 @@
 """Many jobs at once: on processes of this machine, or on Ray.
 
 A job is anything that can be sent to another process. What fails is reported, and the others go on; a process that dies
-takes only its own job with it, which is tried again as often as told.
+takes only its own job with it, which is tried again `retries` times.
 """
 
 import math

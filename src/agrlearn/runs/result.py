@@ -102,7 +102,7 @@ _RESULT = TypeAdapter(RunResult)
 
 
 def read_finished(file: Path) -> FinishedRun | None:
-    """The finished run that a file tells of; None where there is no file, or the run is not finished."""
+    """The finished run in a file; None where there is no file, or the run is not finished."""
     if not file.exists():
         return None
     try:

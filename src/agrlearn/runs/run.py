@@ -33,7 +33,7 @@ class Run:
 
     Args:
         path: the directory.
-        about: what its run.json tells.
+        about: its run.json.
         model: how its network is built, where it comes from a Python file (FILE.py:FUNCTION, which is run), or the
             network itself, with whatever weights, where it was built in Python.
         data_dir: the folder of published data sets; by default the one that the run was trained with.
@@ -177,23 +177,23 @@ class Run:
         """
         self.check_objects(source.unseen.objects, source.name)
         labelled = source.labelled(source.unseen, self.class_names)
-        told = f"{len(labelled):,} objects of {source.name}"
+        name = f"{len(labelled):,} objects of {source.name}"
         if self.data is None or source.test is not None:
-            return labelled, told
+            return labelled, name
         # By what they hold, not by where they are: the data may have been moved or copied.
         held_out, trained_on = self.held_out(source), self.trained_on(source)
         if held_out is not None:
             return held_out, f"{len(held_out):,} held-out objects of {source.name}"
         if trained_on is not None:
             share = "all" if len(trained_on) == len(labelled) else f"{len(trained_on):,}"
-            told += f", {share} of which it was trained on"
+            name += f", {share} of which it was trained on"
         elif strict or self.data.source == source.lasting_name:
-            told += ", which has changed since: some may be what the run was trained on"
+            name += ", which has changed since: some may be what the run was trained on"
         else:
-            return labelled, told
+            return labelled, name
         if strict:
-            raise DataError(f"there are only {told}; name what to measure {self.path} on with --data")
-        return labelled, told
+            raise DataError(f"there are only {name}; name what to measure {self.path} on with --data")
+        return labelled, name
 
     def held_out(self, source: Source) -> LabelledSet | None:
         """What of a source the run held out; None if that is not in it, as it was then."""
@@ -218,7 +218,7 @@ class Run:
         """The objects that the run was trained on, read again from where they were.
 
         Args:
-            otherwise: what to do about a run that does not tell them, or tells what is no longer there.
+            otherwise: what to do about a run that does not name them, or names what is no longer there.
         """
         if self.data is None:
             raise RunError(f"{self.path} was made in Python and does not tell its training data; {otherwise}")
@@ -270,8 +270,8 @@ class Run:
         recipe = self.about.identity.recipe
         state = "finished" if self.finished else "not finished"
         lines = [f"{self.path}: {state}, {len(self.records)} of {recipe.epochs} epochs"]
-        told = {**json.loads(self.about.identity.model_dump_json()), "versions": self.about.versions}
-        for name, values in told.items():
+        facts = {**json.loads(self.about.identity.model_dump_json()), "versions": self.about.versions}
+        for name, values in facts.items():
             text = ", ".join(f"{key} {value}" for key, value in values.items()) if isinstance(values, dict) else values
             lines.append(f"  {name.replace('_', ' ')}: {text}")
         if self.data is not None:

@@ -145,7 +145,9 @@ def compare_methods(
         run: does the runs that are not done.
     """
     if seeds < 2:
-        raise RecipeError(f"seeds is the number of splits and at least 2, so that differences can be told, got {seeds}")
+        raise RecipeError(
+            f"seeds is the number of splits and at least 2, so that differences have an error, got {seeds}"
+        )
     make_own_folder(folder)
 
     def job(method: Method, number: int, seed: int, *, tuning: bool) -> Job:
