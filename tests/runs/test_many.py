@@ -57,11 +57,14 @@ def test_an_early_stop_is_decided_on_a_part_of_the_training_objects():
 
 
 def test_a_test_part_drawn_by_the_seed_takes_its_share_of_all_objects():
-    spec = change(QUICK, share=1.0, test_fraction=0.25)
-    first, second = open_data(spec.with_seed(0)), open_data(spec.with_seed(1))
-    assert len(first.test) == round(0.25 * 1797)
-    assert len(first.train) + len(first.test) == 1797
-    assert not torch.equal(first.test.objects, second.test.objects)
+    for draw in ("plain", "by class"):
+        spec = change(QUICK, share=1.0, test_fraction=0.25, test_draw=draw)
+        first, second = open_data(spec.with_seed(0)), open_data(spec.with_seed(1))
+        assert len(first.train) + len(first.test) == 1797
+        assert not torch.equal(first.test.objects, second.test.objects)
+        counts = [part.labels.bincount() for part in (first.test, first.train)]
+        assert (sum(counts) * 0.25 - counts[0]).abs().max() <= (0.5 if draw == "by class" else 30)
+        assert len(first.test) == pytest.approx(0.25 * 1797, abs=0.5 if draw == "plain" else 5)
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path):
