@@ -27,10 +27,17 @@ from agrlearn.training.recipe import Recipe
 
 ORDINARY = "ordinary network"
 """The method that the others are compared with: fold 1."""
-_TEST_FRACTION, _TUNING_FRACTION = 0.25, 0.2
+TEST_FRACTION, _TUNING_FRACTION = 0.25, 0.2
+DEFAULT_GROUPS: dict[str, Any] = {"fold": 2, "join": "mean", "repetition": 0.0}
+"""The setting of groups that is the default, and that is compared."""
 _MEMBERS = 4
 _SIGNIFICANT = 0.05
 _SHOWN = ("error", "nll", "ece")
+
+DEFAULT_RECIPE = Recipe(
+    epochs=60, batch_size=32, optimizer="adamw", learning_rate=0.001, weight_decay=0.1, schedule="cosine",
+    evaluate_every=60,
+)  # fmt: skip
 
 Kind = Literal["ordinary", "remedy", "groups", "context"]
 
@@ -109,8 +116,8 @@ def make_methods(
     manifold = (with_settings(spec, mixup=strength, mixup_at=where) for strength in (0.2, 0.5, 1.0))
     methods.append(Method("manifold mixup", tuple(manifold)))
     methods.append(Method(f"ensemble of {_MEMBERS}", (spec.model_copy(update={"members": _MEMBERS}),)))
-    for settings in ({"fold": 2, "join": "mean", "repetition": 0.0}, *also):
-        methods.append(Method(_name(settings), (with_settings(spec, **settings),), "groups"))
+    for settings in (DEFAULT_GROUPS, *also):
+        methods.append(Method(name_of(settings), (with_settings(spec, **settings),), "groups"))
     if vectors:
         for rival in RIVALS:
             rival_spec = spec.model_copy(update={"network": rival, "net": {}, "recipe": Recipe(seed=spec.seed)})
@@ -287,10 +294,10 @@ def draw(comparison: Comparison, file: Path) -> None:
         pyplot.close(figure)
 
 
-def _name(settings: Mapping[str, Any]) -> str:
+def name_of(settings: Mapping[str, Any]) -> str:
     """What a setting of groups is called.
 
-    >>> _name({"fold": 2, "join": "mean", "repetition": 0.2})
+    >>> name_of({"fold": 2, "join": "mean", "repetition": 0.2})
     'fold 2, mean, repetition 0.2'
     """
     rest = {name: value for name, value in settings.items() if name not in ("fold", "join") and value}
@@ -346,17 +353,11 @@ def base_spec(
     data: str, *, network: str | None = None, data_dir: Path | None = None, **settings: Any
 ) -> tuple[RunSpec, bool, bool]:
     """The ordinary network for some data by the estimator's recipe; and whether these are sentences, or vectors."""
-    spec = RunSpec(data=data, network=network, fold=1, test_fraction=_TEST_FRACTION, recipe=DEFAULT_RECIPE)
+    spec = RunSpec(data=data, network=network, fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE)
     found = open_data(spec, data_dir)
     objects = first_tensor(found.train.objects)
     spec = with_settings(spec.model_copy(update={"network": network_name(spec, found)}), **settings)
     return spec, objects.dtype == torch.int64, objects.ndim == 2 and objects.dtype != torch.int64
-
-
-DEFAULT_RECIPE = Recipe(
-    epochs=60, batch_size=32, optimizer="adam", learning_rate=0.01, weight_decay=1e-4, schedule="cosine",
-    evaluate_every=60,
-)  # fmt: skip
 
 
 def write_comparison(comparison: Comparison, folder: Path, command: str) -> None:
