@@ -176,9 +176,9 @@ def write() -> None:
         "## Over all tables\n",
         "*error*, *NLL*: geometric mean of the ratio to the ordinary network (errors below 0.1 % count as 0.1 %). "
         "*rank*: mean rank by error among the methods of the table. *wins/losses*: tables on which the error is "
-        "significantly lower or higher than the ordinary network's, by the paired t test at 5 % with Holm's correction over the "
-        "tables. *prediction*, *training*: multiply-adds and seconds over the ordinary network's; the seconds of "
-        "remedies include choosing their strength.\n",
+        "significantly lower or higher than the ordinary network's, by the paired t test at 5 % with Holm's "
+        "correction over the tables. *prediction*, *training*: multiply-adds and seconds over the ordinary network's; "
+        "the seconds of remedies include choosing their strength.\n",
         _summary(found, shown), "Settings of groups:\n", _summary(found, ["ordinary network", *settings]),
     ]  # fmt: skip
     (RESULTS.parent / "evidence.md").write_text("\n".join(text))

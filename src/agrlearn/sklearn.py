@@ -24,7 +24,10 @@ from agrlearn.seeding import generator, seeded
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 
-_OF_RECIPE = ("epochs", "batch_size", "learning_rate", "optimizer", "weight_decay", "schedule", "alpha")
+_OF_RECIPE = (
+    "epochs", "batch_size", "learning_rate", "optimizer", "weight_decay", "schedule", "repetition", "label_smoothing",
+    "alpha",
+)  # fmt: skip
 
 
 class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
@@ -38,8 +41,10 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         alpha: weight of the information penalty.
         network: a name in `NETWORKS`, or a function (object_shape, num_classes, fold) -> AggregatedClassifier; by
             default the one that fits the data.
-        epochs, batch_size, learning_rate, optimizer, weight_decay, schedule: see `Recipe`. The defaults suit small
-            tables better than the paper's.
+        join: how a group becomes one, a name in `JOINS`; by default the network's own.
+        dropout: the share of features that is dropped in training; by default the network's own.
+        epochs, batch_size, learning_rate, optimizer, weight_decay, schedule, repetition, label_smoothing: see `Recipe`.
+            The defaults were chosen for an ordinary network on validation parts of small tables.
         protocol, draws: how to predict: replicated, batched or contextual.
         early_stopping: hold out `validation_fraction` of the training objects and keep the epoch with the best
             likelihood on them, stopping after `patience` epochs without a better one.
@@ -58,12 +63,16 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         alpha: float = 0.0,
         network: str | Callable[..., AggregatedClassifier] | None = None,
         *,
+        join: str | None = None,
+        dropout: float | None = None,
         epochs: int = 60,
         batch_size: int = 32,
-        learning_rate: float = 0.01,
-        optimizer: str = "adam",
-        weight_decay: float = 1e-4,
+        learning_rate: float = 0.001,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.1,
         schedule: str = "cosine",
+        repetition: float = 0.0,
+        label_smoothing: float = 0.0,
         protocol: str = "replicated",
         draws: int = 1,
         early_stopping: bool = False,
@@ -75,12 +84,16 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         self.fold = fold
         self.alpha = alpha
         self.network = network
+        self.join = join
+        self.dropout = dropout
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.optimizer = optimizer
         self.weight_decay = weight_decay
         self.schedule = schedule
+        self.repetition = repetition
+        self.label_smoothing = label_smoothing
         self.protocol = protocol
         self.draws = draws
         self.early_stopping = early_stopping
@@ -124,7 +137,10 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             with seeded(seed):
                 self.network_ = self.network(shape, len(self.classes_), fold)
         else:
-            options = {"vocabulary": self.vocabulary_.size} if self.vocabulary_ is not None else {}
+            options: dict[str, Any] = {"join": self.join, "dropout": self.dropout}
+            options = {name: value for name, value in options.items() if value is not None}
+            if self.vocabulary_ is not None:
+                options["vocabulary"] = self.vocabulary_.size
             self.network_ = build_network(
                 self.network, object_shape=shape, num_classes=len(self.classes_), fold=fold, seed=seed,
                 objects=first_tensor(train.objects),

@@ -67,6 +67,13 @@ def test_a_test_part_drawn_by_the_seed_takes_its_share_of_all_objects():
         assert len(first.test) == pytest.approx(0.25 * 1797, abs=0.5 if draw == "plain" else 5)
 
 
+def test_label_noise_changes_a_share_of_the_training_labels_and_nothing_else():
+    clean, noisy = (open_data(change(QUICK, share=1.0, label_noise=noise)) for noise in (0.0, 0.3))
+    assert int((clean.train.labels != noisy.train.labels).sum()) == round(0.3 * len(clean.train))
+    assert torch.equal(clean.train.objects, noisy.train.objects)
+    assert torch.equal(clean.test.labels, noisy.test.labels)
+
+
 def test_a_result_is_read_as_it_was_written(tmp_path):
     job = cell_job(tmp_path, change(QUICK, fold=2).with_seed(1))
     assert job.finished() is None

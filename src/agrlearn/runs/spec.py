@@ -35,6 +35,8 @@ class RunSpec(Settings):
     chooses nothing. 0 lets the measured part choose."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Of every class of the training objects, drawn by the seed."""
+    label_noise: Share = 0.0
+    """Of the training labels, replaced by other classes at random: for studying what noise does."""
     augment: bool = False
     """Crop and flip the training images."""
     network: str | None = None

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from agrlearn.training.history import History
 from agrlearn.training.identity import LONGEST_TEXT
 from agrlearn.training.loop import fit
 
-_SHARE, _TEST, _STOPPING, _TUNING = 11, 12, 13, 14  # random streams of a run beside those of training
+_SHARE, _TEST, _STOPPING, _TUNING, _NOISE = 11, 12, 13, 14, 15  # random streams of a run beside those of training
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,18 @@ def open_data(spec: RunSpec, data_dir: Path | None = None) -> RunData:
     if spec.stopping_fraction > 0:
         chosen = train.draw(spec.stopping_fraction, generator(spec.seed, _STOPPING))
         train, stopping = train.without(chosen), train.subset(chosen)
+    if spec.label_noise > 0:
+        train = _with_noise(train, spec.label_noise, generator(spec.seed, _NOISE))
     return RunData(source, train, test, stopping)
+
+
+def _with_noise(train: LabelledSet, share: float, random: torch.Generator) -> LabelledSet:
+    """The same objects with a share of the labels replaced by another class."""
+    changed = torch.randperm(len(train), generator=random)[: round(share * len(train))]
+    shift = torch.randint(1, train.num_classes, (len(changed),), generator=random)
+    labels = train.labels.clone()
+    labels[changed] = (labels[changed] + shift) % train.num_classes
+    return replace(train, labels=labels, origin=None)
 
 
 # The runs of a study read the same few data again and again.

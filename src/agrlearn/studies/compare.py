@@ -3,6 +3,7 @@
 import io
 import itertools
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 import numpy
 import torch
+from rich.progress import track
 
 from agrlearn.errors import RecipeError, look_up
 from agrlearn.evaluation.metrics import METRICS
@@ -17,8 +19,8 @@ from agrlearn.evaluation.statistics import Mean, mean_over_runs, p_value, paired
 from agrlearn.files import make_own_folder, markdown_table, to_json, write_atomically
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.catalogue import NETWORKS, network_defaults
-from agrlearn.runs.jobs import Resources
-from agrlearn.runs.many import Job, run_many
+from agrlearn.runs.jobs import Resources, one_thread
+from agrlearn.runs.many import Job, do_run, run_many
 from agrlearn.runs.result import REPLICATED, FinishedRun, ProtocolScores
 from agrlearn.runs.rivals import RIVALS
 from agrlearn.runs.spec import RunSpec
@@ -319,7 +321,8 @@ def compare(
         network: a name in `NETWORKS`, timm:NAME or FILE.py:FUNCTION; by default the one that fits the data.
         also: further settings of groups, such as {"fold": 4, "join": "max", "repetition": 0.2}.
         run_dir: where the results, the table and the picture go; what is done there is not run again.
-        workers: runs at the same time.
+        workers: runs at the same time, in processes of their own; a script that asks for several calls this under
+            `if __name__ == "__main__":`. One runs in this process.
     """
     folder = Path(run_dir).resolve()
     make_own_folder(folder)
@@ -333,17 +336,20 @@ def compare(
     where = None if data_dir is None else Path(data_dir)
     spec, tokens, vectors = base_spec(str(data), network=network, data_dir=where)
     methods = make_methods(spec, also=also, tokens=tokens, vectors=vectors)
-    failures: list[Exception] = []
 
     def run(jobs: Sequence[Job]) -> None:
-        run_many(
-            jobs, Resources(workers=workers),
-            on_done=lambda job, outcome: failures.append(outcome) if isinstance(outcome, Exception) else None,
-        )  # fmt: skip
+        if workers == 1:
+            with one_thread():
+                for job in track(jobs, "comparing", transient=True, disable=not sys.stderr.isatty()):
+                    do_run(job)
+            return
+        failures: list[Exception] = []
+        keep = lambda job, outcome: failures.append(outcome) if isinstance(outcome, Exception) else None  # noqa: E731
+        run_many(jobs, Resources(workers=workers), on_done=keep)
+        if failures:
+            raise failures[0]
 
     lines = compare_methods(methods, folder, seeds=seeds, data_dir=where, run=run)
-    if failures:
-        raise failures[0]
     found = Comparison(Path(data).name, seeds, tuple(lines))
     write_comparison(found, folder, f"agrlearn.compare(..., seeds={seeds})")
     return found

@@ -17,7 +17,7 @@ class Mixture(NamedTuple):
     """Mixed already, or as they were where their features are to be mixed."""
     partners: Tensor
     share: float
-    at_features: bool
+    at_features: bool = False
 
 
 def mix_groups(groups: Objects, strength: float, generator: torch.Generator, at: str = "input") -> Mixture:
