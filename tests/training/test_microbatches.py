@@ -77,7 +77,7 @@ def test_over_several_processes_m_counts_the_groups_of_all_of_them(objects, batc
 def test_uneven_shares_of_two_processes_weigh_j_by_the_groups_of_all(here, make_mlp, monkeypatch):
     monkeypatch.setattr(one_step, "world_size", lambda: 2)
     monkeypatch.setattr(one_step, "_information", lambda *_: torch.ones(()))
-    monkeypatch.setattr(one_step, "cross_entropy", lambda logits, labels, weights: torch.zeros((), requires_grad=True))
+    monkeypatch.setattr(one_step, "cross_entropy", lambda *_, **__: torch.zeros((), requires_grad=True))
     network, weighed = make_mlp(2), []
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     state = TrainingState(network, optimizer, object(), EpochTotals.zero(torch.device("cpu")))

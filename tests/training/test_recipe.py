@@ -16,7 +16,7 @@ from agrlearn.training.setup import learning_rate_at
         ({"learning_rate": math.nan}, "learning_rate: input should be a finite number"),
         ({"epochs": 0}, "epochs"),
         ({"epochs": "many"}, "epochs: input should be a valid integer"),
-        ({"optimizer": "adamw"}, "'sgd' or 'adam'"),
+        ({"optimizer": "adagrad"}, "'sgd', 'adam' or 'adamw'"),
         ({"milestones": (0.5, 0.2)}, "milestones should rise"),
         ({"learning_rat": 0.1}, "there is no setting 'learning_rat'; the settings are: epochs"),
     ],
