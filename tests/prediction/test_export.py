@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from torch import nn
 
 from agrlearn.networks.catalogue import build_network
 from agrlearn.networks.convert import aggregate
@@ -48,6 +49,27 @@ def test_weights_are_those_of_the_ordinary_network(tmp_path):
     torch.testing.assert_close(predict(ordinary, objects), predict(network, objects))
     with safe_open(tmp_path / "new" / "model.safetensors", "pt") as file:
         assert json.loads(file.metadata()["class_names"]) == ["a", "b", "c"]
+
+
+class Tied(nn.Module):
+    """Words that are classified by the words themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(6, 4)
+        self.out = nn.Linear(4, 6, bias=False)
+        self.out.weight = self.embed.weight
+
+    def forward(self, tokens):
+        return self.out(self.embed(tokens).mean(dim=1))
+
+
+def test_weights_that_two_layers_share_are_written_for_both(tmp_path):
+    model, tokens = Tied(), torch.randint(0, 6, (4, 3))
+    export_weights(aggregate(model, 2, tokens, join="mean", verbose=False), tmp_path / "model.safetensors")
+    fresh = Tied()
+    fresh.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(fresh(tokens), model(tokens))
 
 
 def test_the_export_leaves_every_layer_in_its_own_mode(tmp_path):

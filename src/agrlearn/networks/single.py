@@ -10,8 +10,9 @@ from agrlearn.grouping import Objects, replicate
 from agrlearn.modes import view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.last_features import LastFeatures
-from agrlearn.networks.conversion.within import SecondPiece
+from agrlearn.networks.conversion.within import FirstPiece, SecondPiece
 from agrlearn.networks.joins import Join
+from agrlearn.networks.standardize import Standardize
 
 
 def single(network: AggregatedClassifier, *, probabilities: bool = False) -> nn.Module:
@@ -50,12 +51,22 @@ def single(network: AggregatedClassifier, *, probabilities: bool = False) -> nn.
 
 
 def _ordinary_model(network: AggregatedClassifier) -> nn.Module | None:
-    """The model that `aggregate` wrapped, with the trained weights; None for a network that it did not make."""
-    if isinstance(network.shared, LastFeatures):
-        return network.shared.ordinary()
-    if isinstance(network.encoder, SecondPiece):
-        return network.encoder.ordinary(network.head)
-    return None
+    """The model that `aggregate` wrapped, with the trained weights; None for a network that it did not make.
+
+    With `standardize` in front of it where the command line put that there: the model was trained on what it makes.
+    """
+    shared, standardize = network.shared, None
+    if type(shared) is nn.Sequential and len(shared) == 2 and isinstance(shared[0], Standardize):
+        standardize, shared = shared
+    if isinstance(shared, LastFeatures):
+        model = shared.ordinary()
+    elif isinstance(shared, FirstPiece) and isinstance(network.encoder, SecondPiece):
+        model = network.encoder.ordinary(network.head)
+    else:
+        return None
+    if standardize is None:
+        return model
+    return nn.Sequential(OrderedDict(standardize=copy.deepcopy(standardize), model=model))
 
 
 class OneObject(nn.Module):

@@ -24,7 +24,8 @@ _LARGEST_SINGLE_FILE = 1_900_000_000  # the limit of protobuf is 2 GiB
 
 def export_weights(network: AggregatedClassifier, path: Path, class_names: Sequence[str] = ()) -> None:
     """Write the weights of `single(network)` as safetensors, with the names of the classes in the file's header."""
-    weights = {name: value.contiguous().cpu() for name, value in single(network).state_dict().items()}
+    # Copies, since the format refuses weights that two layers share.
+    weights = {name: value.to("cpu", copy=True).contiguous() for name, value in single(network).state_dict().items()}
     write_output(path, to_bytes(weights, metadata={"class_names": json.dumps(list(class_names))}))
 
 
