@@ -24,8 +24,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "ordinary network": {"fold": 1},
     "ordinary, objects as fold 2": {"fold": 1, "epochs": 120, "batch_size": 64},
     "mixup 0.5": {"fold": 1, "mixup": 0.5},
-    "fold 2, mean": {"fold": 2, "join": "mean"},
-    "fold 2, max, repetition 0.2": {"fold": 2, "join": "max", "repetition": 0.2},
+    "fold 2, mean": {"fold": 2, "join": "mean", "learning_rate": 0.003},
+    "fold 2, max, repetition 0.2": {"fold": 2, "join": "max", "repetition": 0.2, "learning_rate": 0.003},
 }
 STUDIES: dict[str, tuple[str, dict[float, dict[str, Any]]]] = {
     "objects": (

@@ -33,6 +33,7 @@ TEST_FRACTION, _TUNING_FRACTION = 0.25, 0.2
 DEFAULT_GROUPS: dict[str, Any] = {"fold": 2, "join": "mean", "repetition": 0.0}
 """The setting of groups that is the default, and that is compared."""
 _MEMBERS = 4
+_GROUPS_RATE = 3
 _SIGNIFICANT = 0.05
 _SHOWN = ("error", "nll", "ece")
 
@@ -119,12 +120,20 @@ def make_methods(
     methods.append(Method("manifold mixup", tuple(manifold)))
     methods.append(Method(f"ensemble of {_MEMBERS}", (spec.model_copy(update={"members": _MEMBERS}),)))
     for settings in (DEFAULT_GROUPS, *also):
-        methods.append(Method(name_of(settings), (with_settings(spec, **settings),), "groups"))
+        methods.append(Method(name_of(settings), (groups_of(spec, **settings),), "groups"))
     if vectors:
         for rival in RIVALS:
             rival_spec = spec.model_copy(update={"network": rival, "net": {}, "recipe": Recipe(seed=spec.seed)})
             methods.append(Method(rival.removeprefix("sklearn:").replace("-", " "), (rival_spec,), "context"))
     return methods
+
+
+def groups_of(spec: RunSpec, **settings: Any) -> RunSpec:
+    """The ordinary network's spec with settings of groups, which learn by three times its rate unless one is given.
+
+    As the ordinary network's rate, that was chosen on validation parts of tables: of 1, 3 and 10 times, 3 erred least.
+    """
+    return with_settings(spec, **{"learning_rate": _GROUPS_RATE * spec.recipe.learning_rate, **settings})
 
 
 def with_settings(spec: RunSpec, **settings: Any) -> RunSpec:
