@@ -92,10 +92,15 @@ class FinishedRun(BaseModel):
         return self.seed == spec.seed and self.spec.settings() == spec.settings()
 
     def to_json(self) -> str:
-        """As a file of its own, with floats of seven digits: beyond that they are noise."""
+        """As a file of its own, with results of seven digits: beyond that they are noise."""
         spec = {**self.spec.settings(), "recipe": self.spec.recipe.model_dump(mode="json")}
-        values = {"format": self.format, "versions": self.versions, "spec": spec, "result": asdict(self.result)}
-        return json.dumps(_rounded(values), indent=1) + "\n"
+        values = {
+            "format": self.format,
+            "versions": self.versions,
+            "spec": spec,
+            "result": _rounded(asdict(self.result)),
+        }
+        return json.dumps(values, indent=1) + "\n"
 
 
 _RESULT = TypeAdapter(RunResult)
