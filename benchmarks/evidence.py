@@ -59,6 +59,7 @@ def methods_for(data: str) -> list[Method]:
     also = [settings for settings in GROUPS if settings != DEFAULT_GROUPS]
     methods = make_methods(spec, also=also)
     controls = [Method(f"ordinary, objects as fold {fold}", (_seeing_more(spec, fold),)) for fold in (2, 4)]
+    controls.append(Method("ordinary, rate as groups", (groups_of(spec, fold=1),)))
     chosen = Method(CHOSEN, tuple(groups_of(spec, **settings) for settings in _TRIES), "groups")
     return [methods[0], *controls, *methods[1:], chosen]
 
