@@ -133,6 +133,17 @@ def test_a_model_whose_class_layer_has_no_bias_comes_back_out(at):
         torch.testing.assert_close(single(network)(objects).softmax(dim=-1), predict(network, objects))
 
 
+@pytest.mark.parametrize(
+    "at", [pytest.param(None, marks=pytest.mark.xfail(strict=True, reason="fit leaves its layers in eval mode")), "0"]
+)
+def test_a_model_that_was_in_eval_mode_is_trained_by_fit_like_any_other(at):
+    objects, labels = torch.randn(8, 6) + 5, [0, 1] * 4
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
+    network = aggregate(model, 2, objects, join="mean", at=at, verbose=False)
+    fit(network, LabelledSet.of(objects, labels), Recipe(epochs=1, batch_size=4))
+    assert not torch.equal(single(network)[1].running_mean, model[1].running_mean)
+
+
 @pytest.mark.xfail(strict=True, reason="the features are noted behind the layer's own hook, which then runs twice")
 def test_a_class_layer_with_a_hook_of_its_own_runs_it_once():
     model, objects = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)), torch.randn(7, 6)
