@@ -1,11 +1,11 @@
-"""Aggregated Learning with the Hugging Face Trainer: a collator that groups, and a loss."""
+"""Wrap, train with the Hugging Face Trainer, unwrap and save: a collator that groups, and a loss."""
 
 import tempfile
 
 import torch
 import transformers
 
-from agrlearn import aggregate, cross_entropy, group, predict
+from agrlearn import aggregate, cross_entropy, group, predict, single
 from agrlearn.data.text import Vocabulary
 
 FOLD = 2
@@ -37,9 +37,8 @@ def main(epochs: int = 12) -> float:
         num_labels=2,
     )  # fmt: skip
     objects = {"input_ids": tokens, "attention_mask": (tokens != 0).long()}
-    network = aggregate(
-        transformers.BertForSequenceClassification(config), FOLD, {k: v[:2] for k, v in objects.items()}
-    )
+    model = transformers.BertForSequenceClassification(config)
+    network = aggregate(model, FOLD, {name: tensor[:2] for name, tensor in objects.items()}, join="mean")
     rows = [
         {"input_ids": i, "attention_mask": m, "labels": y} for i, m, y in zip(*objects.values(), labels, strict=True)
     ]
@@ -49,8 +48,13 @@ def main(epochs: int = 12) -> float:
             save_strategy="no", logging_strategy="no", remove_unused_columns=False, use_cpu=True, disable_tqdm=True,
         )  # fmt: skip
         AggregatedTrainer(network, arguments, train_dataset=rows, data_collator=collate_groups).train()
-    error = (predict(network, objects).argmax(dim=1) != labels).float().mean().item()
-    print(f"replicated: training error {error:.2%}")
+        single(network).save_pretrained(folder)
+        model = transformers.BertForSequenceClassification.from_pretrained(folder)
+    with torch.no_grad():
+        scores = model(**objects).logits
+    torch.testing.assert_close(scores.softmax(dim=1), predict(network, objects))
+    error = (scores.argmax(dim=1) != labels).float().mean().item()
+    print(f"{type(model).__name__} with the trained weights: training error {error:.2%}")
     return error
 
 

@@ -14,6 +14,7 @@ from agrlearn.networks.catalogue import NETWORKS, network_defaults
 from agrlearn.networks.joins import JOINS, TOKENS, VECTORS
 from agrlearn.networks.outside import build_outside
 from tests.networks import foreign
+from tests.networks.test_convert import LARGE, PLAIN
 
 SHAPES = {"mlp": (6,), "sentence-cnn": (9,), "sentence-lstm": (9,)}
 SMALL = {
@@ -75,8 +76,6 @@ def test_pooled_slots_leave_the_ordinary_network_with_its_own_names(name, join):
 @pytest.mark.parametrize("fold", [1, 2, 4])
 @pytest.mark.parametrize("name", ["resnet", "vit", "perceptron", "two branches", "norm first"])
 def test_a_wrapped_model_comes_back_out_with_its_own_architecture_and_names(name, fold):
-    from tests.networks.test_convert import PLAIN
-
     make, example, _, at = PLAIN[name]
     model, objects = make().eval(), example()
     for place in {None, at}:
@@ -115,11 +114,24 @@ def test_a_transformer_comes_back_out():
         torch.testing.assert_close(alone(**tokens).logits, model(**tokens).logits)
 
 
-def moved_away(network):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_a_model_of_the_wide_catalogue_comes_back_out_with_other_weights(name):
+    make, example, _, _ = LARGE[name]
+    model, objects = make().eval(), example()
+    network = moved_away(aggregate(model, 2, objects, join="mean", verbose=False), by=0.01)
+    fresh = make().eval()
+    fresh.load_state_dict(single(network).state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(fresh(objects).softmax(dim=-1), predict(network, objects), rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(fresh(objects), model(objects))
+
+
+def moved_away(network, by=1.0):
     """The network with other weights than its model came with, as after training."""
     with torch.no_grad():
         for parameter in network.parameters():
-            parameter.add_(torch.randn_like(parameter))
+            parameter.add_(by * torch.randn_like(parameter))
     return network
 
 
@@ -131,6 +143,17 @@ def test_a_model_whose_class_layer_has_no_bias_comes_back_out(at):
     network = moved_away(aggregate(model, 2, objects, join="mean", at=at, verbose=False))
     with torch.no_grad():
         torch.testing.assert_close(single(network)(objects).softmax(dim=-1), predict(network, objects))
+
+
+@pytest.mark.parametrize(
+    "at", [pytest.param(None, marks=pytest.mark.xfail(strict=True, reason="fit leaves its layers in eval mode")), "0"]
+)
+def test_a_model_that_was_in_eval_mode_is_trained_by_fit_like_any_other(at):
+    objects, labels = torch.randn(8, 6) + 5, [0, 1] * 4
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
+    network = aggregate(model, 2, objects, join="mean", at=at, verbose=False)
+    fit(network, LabelledSet.of(objects, labels), Recipe(epochs=1, batch_size=4))
+    assert not torch.equal(single(network)[1].running_mean, model[1].running_mean)
 
 
 @pytest.mark.xfail(strict=True, reason="the features are noted behind the layer's own hook, which then runs twice")
