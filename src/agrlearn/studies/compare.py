@@ -191,7 +191,8 @@ def compare_methods(
     finals: dict[tuple[str, int], Job] = {}
     spent: dict[tuple[str, int], float] = {}
     for seed, method in itertools.product(range(seeds), methods):
-        cells = {number: job(method, number, seed, tuning=True).cell for number in range(len(method.tries))}
+        numbers = range(len(method.tries) if len(method.tries) > 1 else 0)
+        cells = {number: job(method, number, seed, tuning=True).cell for number in numbers}
         known = {number: tuned[cell] for number, cell in cells.items() if cell in tuned}
         best = min(known, key=lambda number: _order(known[number]), default=0)
         finals[method.name, seed] = job(method, best, seed, tuning=False)
