@@ -23,7 +23,7 @@ def vary_for(model: nn.Module, objects: Objects) -> Objects:
     varied = vary(objects)
     try:
         with torch.no_grad():
-            given = call(model, varied)
+            given = call(model, map_objects(Tensor.clone, varied))
     except Exception:  # the model's own code may raise anything at objects that it does not expect
         return objects
     return objects if any(bool(tensor.isnan().any()) for tensor in tensors_in(given)) else varied
