@@ -38,6 +38,19 @@ class ScoresFirst(EmbeddingFirst):
         return super().forward(x)[::-1]
 
 
+class FeaturesFirst(Odd):
+    """Features that are no layer's output, from layers that are frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first.requires_grad_(False)
+        self.second.requires_grad_(False)
+
+    def forward(self, x):
+        features = self.features(x)
+        return features, self.out(features)
+
+
 @dataclass
 class Answer:
     scores: Tensor
@@ -296,6 +309,7 @@ def words():
 ODD = {
     "embedding first": (EmbeddingFirst, vectors),
     "scores first": (ScoresFirst, vectors),
+    "features first": (FeaturesFirst, vectors),
     "dataclass": (InADataclass, vectors),
     "mapping of probabilities": (InAMapping, vectors),
     "namespace": (InANamespace, vectors),

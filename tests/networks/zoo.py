@@ -128,7 +128,7 @@ TEXT = {
 }  # fmt: skip
 SIGHT = {
     "ViT": (transformer("ViT", **VIT), images()),
-    "DeiT": (transformer("DeiT", **VIT), images()),
+    "DeiT": (transformer("DeiT", **VIT, architectures=["DeiTForImageClassification"]), images()),
     "BEiT": (transformer("Beit", **VIT), images()),
     "DINOv2": (transformer("Dinov2", **VIT), images()),
     "Swin": (

@@ -78,7 +78,7 @@ def find_class_layer(
     if name is not None:
         kind = "linear layer of the model" if linear else "layer of the model with weights"
         layers = {name: look_up(layers, name, kind)}
-    search = _Search(model, objects, layers)
+    search = _Search(model, objects, layers, named=name is not None)
     found = search.class_layers()
     if len(found) > 1 and name is None:
         names = " and ".join(dict.fromkeys(match.call.name for match in found))
@@ -93,16 +93,16 @@ def find_class_layer(
 class _Search:
     """A model, what its layers made of the example, and what it returned."""
 
-    def __init__(self, model: nn.Module, objects: Objects, layers: dict[str, nn.Module]) -> None:
-        self.model, self.objects, self.layers = model, objects, layers
+    def __init__(self, model: nn.Module, objects: Objects, layers: dict[str, nn.Module], *, named: bool) -> None:
+        self.model, self.objects, self.layers, self.named_one = model, objects, layers, named
         self.count = count_objects(objects)
         self.sigmoid = False
         try:
-            entries, self.calls, self.ran = self._run()
+            self.entries, self.calls, self.ran = self._run()
         except FAILURES as error:
             raise explain_failure(model, objects, error) from error
-        self.scores = {path: entry.detach() for path, entry in entries.items() if entry.shape[1] > 1}
-        self.makes_one_score = bool(entries) and not self.scores
+        self.scores = {path: entry.detach() for path, entry in self.entries.items() if entry.shape[1] > 1}
+        self.makes_one_score = bool(self.entries) and not self.scores
 
     def class_layers(self) -> list[_Match]:
         """The layers that class scores among the outputs come from, each without the containers that hold it."""
@@ -118,11 +118,15 @@ class _Search:
                     later[id(match)] = changed
         # An embedding that is returned beside the class scores is made before them: they change with it.
         ends = [match for match in found if not later[id(match)]]
-        if found and not ends and len(self.layers) > 1:
+        known = {match.path for match in found}
+        others = [
+            path for path in self.scores if path not in known and not any(self._is_read(path, end) for end in ends)
+        ]
+        if found and (others or not ends) and not self.named_one:
             names = " and ".join(dict.fromkeys(match.call.name for match in found))
             raise ConversionError(
-                f"the model returns what {names} made, and more that is made of it, so these are perhaps not its class "
-                "scores; name the layer that makes them with classifier="
+                f"the model returns what {names} made, and beside it something else that may be its class scores; name "
+                "the layer that makes them with classifier="
             )
         ends.sort(key=lambda match: self.calls.index(match.call))
         return list({match.call.name: match for match in ends if not self._only_changes_scores(match.call)}.values())
@@ -169,10 +173,20 @@ class _Search:
             if path in self.scores and not _same(entry, self.scores[path]) and not _is_end(other.flatten(1), entry)
         ]
 
+    def _is_read(self, path: Path, end: _Match) -> bool:
+        """Whether an output is on the way to the class scores, as features that are returned beside them."""
+        before, scores = self.entries[path], self.entries[end.path]
+        if _same(before, end.call.read.flatten(1)):
+            return True
+        if not (before.requires_grad and scores.requires_grad):
+            return False
+        [gradient] = torch.autograd.grad(scores.sum(), before, retain_graph=True, allow_unused=True)
+        return gradient is not None
+
     def _only_changes_scores(self, made: _Call) -> bool:
         """Whether a layer works on scores that another has made, as a normalisation or a learned temperature does."""
         layer = self.layers[made.name]
-        if is_linear(layer) or len(self.layers) == 1:
+        if is_linear(layer) or self.named_one:
             return False
         before = (other.flat for other in self.calls if other.name != made.name and other.flat.shape == made.flat.shape)
         read = made.read.flatten(1)
@@ -299,7 +313,7 @@ def class_scores_in(output: Any, count: int, path: Path = ()) -> Iterator[tuple[
     """What may be class scores in a model's output, as (objects, classes): its logits, or all that have that shape."""
     if isinstance(output, Tensor):
         if output.is_floating_point() and output.shape[:1] == (count,):
-            flat = output.reshape(count, -1)
+            flat = output if output.ndim == 2 else output.reshape(count, -1)
             if flat.shape[1] == max(output.shape[1:], default=1):
                 yield path, flat
         return
