@@ -331,6 +331,7 @@ ODD = {
     "last word": (LastWord, words),
     "audio": (Audio, lambda: torch.randn(4, 100)),
     "pooled by its head": (PooledByItsHead, lambda: torch.rand(4, 3, 8, 8)),
+    "a linear layer alone": (lambda: nn.Linear(6, 5), vectors),
     "lazy": (lazy, vectors),
     "weight norm": (normalised(nn.utils.weight_norm), vectors),
     "spectral norm": (normalised(nn.utils.spectral_norm), vectors),

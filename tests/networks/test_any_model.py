@@ -181,6 +181,23 @@ def test_a_named_layer_that_makes_no_class_scores_is_refused(classifier):
         aggregate(model, 2, odd.vectors(), join="max", classifier=classifier, verbose=False)
 
 
+class PooledPositions(odd.LastWord):
+    def __init__(self, pool):
+        super().__init__()
+        self.pool = pool
+        nn.init.zeros_(self.score.weight)  # as it starts in many models: all positions have the same scores
+
+    def forward(self, tokens):
+        return self.pool(self.score(self.recurrent(self.embed(tokens))[0]), dim=1)
+
+
+@pytest.mark.parametrize("pool", [torch.mean, torch.amax])
+def test_scores_pooled_over_positions_are_not_taken_for_a_picked_one(pool):
+    model = PooledPositions(pool)
+    with pytest.raises(ConversionError, match=r"score runs at every position .* pool the positions, or pick one"):
+        aggregate(model, 2, odd.words(), join="max", verbose=False)
+
+
 class SigmoidHead(nn.Linear):
     def forward(self, x):
         return super().forward(x).sigmoid()

@@ -87,15 +87,17 @@ def aggregate(
 ) -> AggregatedClassifier:
     """Turn a classifier into one that classifies `fold` objects in one pass, keeping its weights.
 
-    The model is copied and left as it was. Its stem (or the layers after `at`) is widened with tiled weights, its
+    The model is copied and left as it was. With join="max" or "mean" and no `at`, the copy runs on each object as it
+    is, and the slots are joined right before its class layer, which serves them all: this takes any model whose class
+    scores come out of one layer. Otherwise its stem (or the layers after `at`) is widened with tiled weights, its
     classifier becomes `fold` heads, and one object in every slot gives what the model gave, up to `slot_noise`.
 
     Args:
-        example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords.
+        example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords or
+            with a dictionary as their argument.
         at: the name of a module to join after; what comes before it runs once per object, for all protocols.
         join: a name in `JOINS`; by default channels for images and series (also where these come last), features for
-            vectors, tandem for tokens (int32 or int64). With max or mean and no `at`, the slots are joined at the
-            bottleneck.
+            vectors, tandem for tokens (int32 or int64).
         stem: the layers that read the input, where they are not found by running the example.
         classifier: the layer that makes the class scores, where it is not found.
         slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output
@@ -182,8 +184,8 @@ def _join_last_features(
             "classifier=, or pass at= to join elsewhere"
         )
     conversion = Conversion(
-        fold=fold, join=join, at=None, classifier=layer.name, left_out=layer.left_out, slot_blind=network.slot_blind,
-        difference=difference,
+        fold=fold, join=join, at=None, classifier=layer.name or "the model", left_out=layer.left_out,
+        slot_blind=network.slot_blind, difference=difference,
     )  # fmt: skip
     return network, conversion
 

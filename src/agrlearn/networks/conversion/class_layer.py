@@ -1,22 +1,20 @@
 """Finding the layer that makes a model's class scores: by what it makes, and by what follows when that is changed."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects, first_tensor, map_objects
-from agrlearn.networks.conversion.tracing import FAILURES, brief, call, hooks, tensors_in
-from agrlearn.seeding import generator, seeded
-
-Path = tuple[str | int, ...]
-"""Where a tensor is in what a model returns."""
+from agrlearn.grouping import Objects, count_objects
+from agrlearn.networks.conversion.examples import explain_failure
+from agrlearn.networks.conversion.recording import Call, record
+from agrlearn.networks.conversion.scores import Path, is_end, is_sigmoid, number_positions, read_positions, same
+from agrlearn.networks.conversion.tracing import FAILURES, tensors_in
+from agrlearn.seeding import generator
 
 _NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
-_BASE = 256  # bfloat16 still counts this far
 
 
 @dataclass(frozen=True)
@@ -43,23 +41,8 @@ class ClassLayer:
 
 
 @dataclass(frozen=True)
-class _Call:
-    """One call of a layer that may have made class scores."""
-
-    name: str
-    place: int
-    read: Tensor
-    keyword: str | None
-    made: Tensor
-
-    @property
-    def flat(self) -> Tensor:
-        return self.made.flatten(1)
-
-
-@dataclass(frozen=True)
 class _Match:
-    call: _Call
+    call: Call
     path: Path
     picks: bool = False
 
@@ -74,7 +57,8 @@ def find_class_layer(
     """
     _refuse_multi_label(getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification")
     layers = {key: module for key, module in model.named_modules() if _has_weights(module, linear)}
-    layers.pop("", None)
+    if len(layers) > 1 or linear:
+        layers.pop("", None)  # unless the model is a class layer and nothing else
     if name is not None:
         kind = "linear layer of the model" if linear else "layer of the model with weights"
         layers = {name: look_up(layers, name, kind)}
@@ -96,11 +80,11 @@ class _Search:
     def __init__(self, model: nn.Module, objects: Objects, layers: dict[str, nn.Module], *, named: bool) -> None:
         self.model, self.objects, self.layers, self.named_one = model, objects, layers, named
         self.count = count_objects(objects)
-        self.sigmoid = False
         try:
-            self.entries, self.calls, self.ran = self._run()
+            seen = record(model, objects, layers)
         except FAILURES as error:
             raise explain_failure(model, objects, error) from error
+        self.entries, self.calls, self.ran, self.returned = seen.entries, seen.calls, seen.ran, seen.returned
         self.scores = {path: entry.detach() for path, entry in self.entries.items() if entry.shape[1] > 1}
         self.makes_one_score = bool(self.entries) and not self.scores
 
@@ -131,10 +115,10 @@ class _Search:
         ends.sort(key=lambda match: self.calls.index(match.call))
         return list({match.call.name: match for match in ends if not self._only_changes_scores(match.call)}.values())
 
-    def _matches(self, made: _Call) -> Iterator[_Match]:
+    def _matches(self, made: Call) -> Iterator[_Match]:
         for path, scores in self.scores.items():
             if made.flat.shape == scores.shape:
-                if _is_end(made.flat, scores) or _is_sigmoid(made.flat, scores):
+                if is_end(made.flat, scores) or is_sigmoid(made.flat, scores):
                     yield _Match(made, path)
             elif made.made.ndim == 3 and made.made.shape[2] == scores.shape[1] and self.ran[made.name] == 1:
                 near = (made.made - scores[:, None]).abs().amax(dim=2).amin(dim=1)
@@ -149,41 +133,44 @@ class _Search:
         """
         made = match.call.made
         other = torch.randn(made.shape, generator=generator(1)).to(made.device, made.dtype)
-        if match.picks:
-            other = number_positions(made)
         try:
-            entries, _, _ = self._run(match.call, other)
+            changed = record(self.model, self.objects, self.layers, match.call, other)
+            picked = self._picked(match) if match.picks else None
         except FAILURES:
             return None
-        scores = entries.get(match.path)
-        if scores is None or scores.requires_grad:
+        scores = changed.entries.get(match.path)
+        if scores is None or scores.requires_grad or (match.picks and picked is None):
             return None
-        if match.picks:
-            picked = read_positions(scores)
-            rows = torch.arange(self.count, device=picked.device)
-            fits = bool((picked < made.shape[1]).all()) and torch.equal(other[rows, picked], scores.to(other.dtype))
-            return [] if fits else None
-        is_end = _is_end(other.flatten(1), scores)
-        _refuse_multi_label((is_end and self.sigmoid) or _is_sigmoid(other.flatten(1), scores))
-        if not is_end:
+        follows = other.flatten(1) if picked is None else other[torch.arange(self.count, device=made.device), picked]
+        ends = is_end(follows, scores)
+        _refuse_multi_label((ends and changed.sigmoid) or is_sigmoid(follows, scores))
+        if not ends:
             return None
         return [
             path
-            for path, entry in entries.items()
-            if path in self.scores and not _same(entry, self.scores[path]) and not _is_end(other.flatten(1), entry)
+            for path, entry in changed.entries.items()
+            if path in self.scores and not same(entry, self.scores[path]) and not is_end(follows, entry)
         ]
+
+    def _picked(self, match: _Match) -> Tensor | None:
+        """The position that the model picks of each object."""
+        made = match.call.made
+        numbered = record(self.model, self.objects, self.layers, match.call, number_positions(made))
+        scores = numbered.entries.get(match.path)
+        picked = None if scores is None else read_positions(scores)
+        return picked if picked is not None and bool(((picked >= 0) & (picked < made.shape[1])).all()) else None
 
     def _is_read(self, path: Path, end: _Match) -> bool:
         """Whether an output is on the way to the class scores, as features that are returned beside them."""
         before, scores = self.entries[path], self.entries[end.path]
-        if _same(before, end.call.read.flatten(1)):
+        if same(before, end.call.read.flatten(1)):
             return True
         if not (before.requires_grad and scores.requires_grad):
             return False
         [gradient] = torch.autograd.grad(scores.sum(), before, retain_graph=True, allow_unused=True)
         return gradient is not None
 
-    def _only_changes_scores(self, made: _Call) -> bool:
+    def _only_changes_scores(self, made: Call) -> bool:
         """Whether a layer works on scores that another has made, as a normalisation or a learned temperature does."""
         layer = self.layers[made.name]
         if is_linear(layer) or self.named_one:
@@ -214,7 +201,7 @@ class _Search:
         if scores.shape[1] < 2:
             raise _single_score(made.name)
         distributes = bool((scores >= 0).all()) and torch.allclose(scores.sum(dim=1), torch.ones_like(scores[:, 0]))
-        if distributes and scores.any():
+        if distributes:
             raise ConversionError(
                 f"{made.name} makes probabilities, but heads are trained on scores before the softmax; take the "
                 f"softmax out of {made.name}"
@@ -264,84 +251,11 @@ class _Search:
             "classifier="
         )
 
-    def _at_every_position(self, made: _Call) -> ConversionError:
+    def _at_every_position(self, made: Call) -> ConversionError:
         return ConversionError(
             f"{made.name} runs at every position of an object and makes {tuple(made.made.shape)}, so it does not make "
             f"the class scores alone; let the model pool the positions, or pick one, before {made.name}"
         )
-
-    def _run(
-        self, at: _Call | None = None, other: Tensor | None = None
-    ) -> tuple[dict[Path, Tensor], list[_Call], dict[str, int]]:
-        """Outputs that may be class scores, the calls that may have made them, and how often each layer ran.
-
-        Args:
-            at: a call that gives `other` instead of what it makes.
-        """
-        calls: list[_Call] = []
-        ran: dict[str, int] = {}
-        reading: list[tuple[Tensor | None, str | None]] = []
-
-        def enter(module: nn.Module, args: tuple, kwargs: dict) -> None:
-            read = list(tensors_in((args, kwargs)))
-            # A copy, since the model may go on to change it in place.
-            only = read[0].detach().clone() if len(read) == 1 else None
-            reading.append((only, next((key for key, value in kwargs.items() if isinstance(value, Tensor)), None)))
-
-        def leave(name: str, made: Any) -> Tensor | None:
-            (read, keyword), place = reading.pop(), ran.get(name, 0)
-            ran[name] = place + 1
-            if at is not None and (at.name, at.place) == (name, place):
-                self.sigmoid = type(made.grad_fn).__name__.startswith("Sigmoid")
-                return other
-            fits = isinstance(made, Tensor) and made.is_floating_point() and made.ndim > 1 and len(made) == self.count
-            if fits and read is not None and read.shape[:1] == (self.count,):
-                calls.append(_Call(name, place, read, keyword, made.detach().clone()))
-            return None
-
-        handles = []
-        for key, layer in self.layers.items():
-            handles.append(layer.register_forward_pre_hook(enter, with_kwargs=True))
-            handles.append(layer.register_forward_hook(lambda module, args, made, key=key: leave(key, made)))
-        device = first_tensor(self.objects).device
-        with torch.enable_grad(), hooks(handles), seeded(0, device):
-            self.returned = call(self.model, map_objects(Tensor.clone, self.objects))
-        return dict(class_scores_in(self.returned, self.count)), calls, ran
-
-
-def class_scores_in(output: Any, count: int, path: Path = ()) -> Iterator[tuple[Path, Tensor]]:
-    """What may be class scores in a model's output, as (objects, classes): its logits, or all that have that shape."""
-    if isinstance(output, Tensor):
-        if output.is_floating_point() and output.shape[:1] == (count,):
-            flat = output if output.ndim == 2 else output.reshape(count, -1)
-            if flat.shape[1] == max(output.shape[1:], default=1):
-                yield path, flat
-        return
-    if isinstance(output, Mapping):
-        held: dict[Any, Any] = dict(output)
-    elif hasattr(output, "logits"):
-        held = {"logits": output.logits}
-    elif is_dataclass(output):
-        held = {field.name: getattr(output, field.name) for field in fields(output)}
-    else:
-        held = dict(enumerate(output)) if isinstance(output, tuple | list) else {}
-    if "logits" in held:
-        held = {"logits": held["logits"]}
-    for key, value in held.items():
-        yield from class_scores_in(value, count, (*path, key))
-
-
-def number_positions(made: Tensor) -> Tensor:
-    """Scores whose first two tell their position: (objects, positions, classes)."""
-    positions = torch.arange(made.shape[1], device=made.device)
-    numbers = torch.zeros(made.shape, dtype=torch.float32, device=made.device)
-    numbers[:, :, 0], numbers[:, :, 1] = positions // _BASE, positions % _BASE
-    return numbers
-
-
-def read_positions(scores: Tensor) -> Tensor:
-    """The positions whose numbers a model has picked: (objects, classes) -> (objects,)."""
-    return (scores[:, 0].float() * _BASE + scores[:, 1].float()).round().long()
 
 
 def is_linear(module: nn.Module) -> bool:
@@ -354,20 +268,6 @@ def _has_weights(module: nn.Module, linear: bool) -> bool:
     if isinstance(module, torch.jit.ScriptModule):
         return False
     return is_linear(module) if linear else next(module.parameters(), None) is not None
-
-
-def _is_end(made: Tensor, scores: Tensor) -> bool:
-    """Whether a model ends in what a layer made: in it as it is, or in its softmax or log-softmax."""
-    return any(_same(end, scores) for end in (made, made.double().softmax(dim=1), made.double().log_softmax(dim=1)))
-
-
-def _is_sigmoid(made: Tensor, scores: Tensor) -> bool:
-    return _same(made.double().sigmoid(), scores)
-
-
-def _same(made: Tensor, scores: Tensor) -> bool:
-    close = max(1e-6, *(8 * torch.finfo(tensor.dtype).eps for tensor in (made, scores)))
-    return made.shape == scores.shape and torch.allclose(made.double(), scores.double(), rtol=close, atol=close)
 
 
 def _refuse_multi_label(wrong: bool) -> None:
@@ -383,21 +283,3 @@ def _single_score(name: str) -> ConversionError:
         f"{name} makes a single score, but heads are softmax layers over at least two classes; give the model one "
         "score for each class, or name the layer that makes them with classifier="
     )
-
-
-def explain_failure(model: nn.Module, objects: Objects, error: Exception) -> ConversionError:
-    """What to pass instead of an example that the model failed on."""
-    hint = _what_it_takes(model, objects, error)
-    return ConversionError(f"the model does not take the example as it is ({brief(error)}); {hint}")
-
-
-def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
-    if isinstance(error, TypeError | KeyError):
-        return "pass a mapping of its arguments' names to tensors where it has several inputs"
-    weights = next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), None)
-    try:
-        with torch.no_grad():
-            call(model, map_objects(lambda tensor: tensor.to(weights), objects))
-    except FAILURES:
-        return "pass a batch of objects, (objects, ...), as the model takes them"
-    return f"it takes {weights}: convert the example, and the objects to train on, with .to({weights})"

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, ShapeError
 from agrlearn.grouping import Objects, count_objects, map_objects
-from agrlearn.networks.conversion.class_layer import ClassLayer, class_scores_in, number_positions, read_positions
+from agrlearn.networks.conversion.class_layer import ClassLayer
+from agrlearn.networks.conversion.scores import class_scores_in, number_positions, read_positions
 from agrlearn.networks.conversion.tracing import call, copied, tensors_in
 
 
@@ -44,7 +45,7 @@ class LastFeatures(nn.Module):
         super().__init__()
         self.model = model
         self.layer_name, self.shape, self.picks = layer.name, layer.shape, layer.picks
-        self.place, self.calls = layer.place, layer.calls
+        self.place, self.calls, self.path = layer.place, layer.calls, layer.path
         self.changes_input = False
         """Whether the model works on its input in place, so that it is given a copy."""
         self.layer.register_forward_pre_hook(_note_input, with_kwargs=True)
@@ -93,7 +94,12 @@ class LastFeatures(nn.Module):
 
     def _picked(self, features: Tensor, output: Any) -> Tensor:
         # Instead of scores the model was given the positions' numbers: what it picked of them is where it looks.
-        _, picked = next(iter(class_scores_in(output, len(features))))
+        picked = dict(class_scores_in(output, len(features))).get(self.path)
+        if picked is None:
+            raise ConversionError(
+                f"the model returns {type(output).__name__} here, without the class scores that it returned for the "
+                "example; let it return the same in train and eval mode"
+            )
         return features[torch.arange(len(features), device=features.device), read_positions(picked)]
 
     def ordinary(self) -> nn.Module:
