@@ -231,6 +231,12 @@ def test_the_distilled_heads_of_timm_are_named():
     assert network.conversion.left_out
 
 
+def test_a_transformer_with_a_teacher_is_asked_about_its_heads():
+    model = zoo.transformer("DeiT", **zoo.VIT, architectures=["DeiTForImageClassificationWithTeacher"])()
+    with pytest.raises(ConversionError, match=r"cls_classifier and distillation_classifier each make some"):
+        aggregate(model, 2, zoo.images()(), join="max", verbose=False)
+
+
 def test_dropout_that_is_always_on_is_compared_under_one_seed():
     model, objects = odd.AlwaysDropout(), odd.vectors()
     network = aggregate(model, 2, objects, join="max", verbose=False)
@@ -284,6 +290,11 @@ def test_a_compiled_model_is_taken_by_its_original_module_and_that_is_said():
     model.first = torch.compile(model.first)
     with pytest.raises(ConversionError, match=r"first is compiled.*first\._orig_mod"):
         aggregate(model, 2, odd.vectors(), join="max", verbose=False)
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(ConversionError, match=r"expected the model as a torch\.nn\.Module, got function"):
+        aggregate(lambda objects: objects, 2, odd.vectors(), join="max", verbose=False)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")

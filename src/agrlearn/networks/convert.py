@@ -216,6 +216,8 @@ def _join_within(
 
 def _original(model: nn.Module) -> nn.Module:
     """The model, or what torch.compile was given; models without weights or without Python code are refused."""
+    if not isinstance(model, nn.Module):
+        raise ConversionError(f"expected the model as a torch.nn.Module, got {type(model).__name__}; pass the module")
     if isinstance(model, torch.jit.ScriptModule):
         raise ConversionError(
             "the model is scripted or traced (torch.jit), so its layers cannot be watched; pass the module that "
