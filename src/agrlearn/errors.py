@@ -6,6 +6,7 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 _LONGEST_NAME = 200
+_MOST_CHOICES = 30
 
 
 class AgrLearnError(Exception):
@@ -61,4 +62,6 @@ def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
         name = f"{name[:_LONGEST_NAME]}…"
     close = difflib.get_close_matches(name, catalogue, n=1)
     hint = f"did you mean {close[0]!r}? The" if close else "the"
-    raise UnknownNameError(f"no {kind} is called {name!r}; {hint} choices are: {', '.join(catalogue)}")
+    choices = ", ".join(list(catalogue)[:_MOST_CHOICES])
+    more = f" and {len(catalogue) - _MOST_CHOICES} more" if len(catalogue) > _MOST_CHOICES else ""
+    raise UnknownNameError(f"no {kind} is called {name!r}; {hint} choices are: {choices}{more}")

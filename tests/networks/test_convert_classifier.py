@@ -9,23 +9,28 @@ from agrlearn.networks.convert import aggregate
 from tests.networks import foreign
 
 
-class InADictionary(nn.Module):
-    """Gives its scores in a way of its own."""
+class TwoTasks(nn.Module):
+    """Gives the scores of two tasks in a way of its own."""
 
     def __init__(self):
         super().__init__()
-        self.layers = foreign.perceptron()
+        self.first = nn.Linear(6, 8)
+        self.colour = nn.Linear(8, 5)
+        self.shape = nn.Linear(8, 3)
 
     def forward(self, x):
-        return {"scores": self.layers(x)}
+        x = self.first(x).relu()
+        return {"colour": self.colour(x), "shape": self.shape(x)}
 
 
-def test_where_the_scores_cannot_be_told_the_classifier_is_asked_for():
+@pytest.mark.parametrize("join", ["features", "max"])
+def test_where_the_scores_cannot_be_told_the_classifier_is_asked_for(join):
     objects = torch.rand(4, 6)
-    with pytest.raises(ConversionError, match=r"layers\.0 and layers\.2 and layers\.4 could each make.*classifier="):
-        aggregate(InADictionary(), 2, objects, verbose=False)
-    network = aggregate(InADictionary(), 2, objects, classifier="layers.4", verbose=False)
+    with pytest.raises(ConversionError, match=r"colour and shape could each make.*classifier="):
+        aggregate(TwoTasks(), 2, objects, join=join, verbose=False)
+    network = aggregate(TwoTasks(), 2, objects, join=join, classifier="shape", verbose=False)
     assert network.conversion.difference < 1e-5
+    assert network.num_classes == 3
 
 
 class Behind(nn.Module):
@@ -58,13 +63,20 @@ def test_what_a_model_does_behind_its_classifier_is_not_lost_unless_told(end):
     assert "what the model does behind out is left out" in str(named.conversion)
 
 
-@pytest.mark.parametrize("end", [nn.Identity(), nn.Softmax(dim=1), nn.LogSoftmax(dim=1), nn.Sigmoid()], ids=str)
+@pytest.mark.parametrize("end", [nn.Identity(), nn.Softmax(dim=1), nn.LogSoftmax(dim=1)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_probabilities_behind_a_classifier_are_no_loss(end, dtype):
     model, objects = Behind(end).to(dtype), torch.randn(4, 6, dtype=dtype)
     conversion = aggregate(model, 2, objects, verbose=False).conversion
     assert conversion.classifier == "out"
     assert "left out" not in str(conversion)
+
+
+@pytest.mark.parametrize("join", ["features", "max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_sigmoid_is_refused_since_heads_choose_one_class(join, dtype):
+    with pytest.raises(ConversionError, match=r"ends in a sigmoid.*multi-label.*softmax.*take the sigmoid off"):
+        aggregate(Behind(nn.Sigmoid()).to(dtype), 2, torch.randn(4, 6, dtype=dtype), join=join, verbose=False)
 
 
 class PooledScores(nn.Module):

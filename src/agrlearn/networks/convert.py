@@ -1,26 +1,30 @@
 """aggregate(): a classifier that somebody else wrote becomes one that classifies groups."""
 
-import copy
 import math
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, group, map_objects, replicate
+from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor, group, map_objects, replicate
+from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.conversion.class_layer import find_class_layer, is_linear
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.examples import at_least, vary_for
 from agrlearn.networks.conversion.joining import Body
-from agrlearn.networks.conversion.last_features import ClassHead, LastFeatures, find_class_layer
-from agrlearn.networks.conversion.tracing import brief
-from agrlearn.networks.conversion.widening import TAKE_OFF, add_slot_noise, widened_weights
+from agrlearn.networks.conversion.last_features import ClassHead, LastFeatures, changes_input
+from agrlearn.networks.conversion.tracing import FAILURES, arguments, brief, copied
+from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import WholeModel
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.joins import JOINS, Join
-from agrlearn.seeding import generator
+from agrlearn.seeding import generator, keep_streams, seeded
 
 
 @dataclass(frozen=True)
@@ -83,15 +87,17 @@ def aggregate(
 ) -> AggregatedClassifier:
     """Turn a classifier into one that classifies `fold` objects in one pass, keeping its weights.
 
-    The model is copied and left as it was. Its stem (or the layers after `at`) is widened with tiled weights, its
+    The model is copied and left as it was. With join="max" or "mean" and no `at`, the copy runs on each object as it
+    is, and the slots are joined right before its class layer, which serves them all: this takes any model whose class
+    scores come out of one layer. Otherwise its stem (or the layers after `at`) is widened with tiled weights, its
     classifier becomes `fold` heads, and one object in every slot gives what the model gave, up to `slot_noise`.
 
     Args:
-        example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords.
+        example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords or
+            with a dictionary as their argument.
         at: the name of a module to join after; what comes before it runs once per object, for all protocols.
         join: a name in `JOINS`; by default channels for images and series (also where these come last), features for
-            vectors, tandem for tokens (int32 or int64). With max or mean and no `at`, the slots are joined at the
-            bottleneck.
+            vectors, tandem for tokens (int32 or int64).
         stem: the layers that read the input, where they are not found by running the example.
         classifier: the layer that makes the class scores, where it is not found.
         slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output
@@ -108,33 +114,40 @@ def aggregate(
     >>> network(torch.zeros(5, 2, 3, 8, 8)).shape
     torch.Size([5, 2, 10])
     """
-    if fold < 1:
-        raise ConversionError(f"fold is the number of objects in a group and at least 1, got {fold}")
+    _check_options(fold, slot_noise, noise, at=at, join=join, stem=stem, classifier=classifier)
     _check_example(example)
     join = join or _default_join(example, at)
     joined = look_up(JOINS, join, "join")
-    draft = _copied(model).eval()
-    objects = vary_for(draft, at_least(example, 2))
-    if joined.slot_blind and at is None:
-        if widen:
-            raise ConversionError(f"widen is for joins that keep the slots apart, not for {join}; leave it out")
-        network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
-        for mine, theirs in zip(draft.modules(), model.modules(), strict=True):
-            mine.training = theirs.training
-    else:
-        network, conversion = _join_within(
-            draft, objects, fold, join, at, stem=stem, classifier=classifier, slot_noise=slot_noise, widen=widen,
-            separator=separator, slot_embeddings=slot_embeddings, noise=noise, seed=seed,
-        )  # fmt: skip
-        _take_modes(network, model)
-    one = map_objects(lambda tensor: tensor[:1], objects)
+    model = _original(model)
+    draft = copied(model)
+    objects = at_least(example, 2)
+    with keep_streams(first_tensor(objects).device):
+        if joined.slot_blind and at is None:
+            unused = {"widen": widen, "stem": stem, "separator": separator, "slot_embeddings": slot_embeddings}
+            for option, value in unused.items():
+                if value not in (None, False):
+                    raise ConversionError(
+                        f"{option} is for joins at the input or at=, not for {join} before the classifier; leave it out"
+                    )
+            with evaluating(draft.modules()):
+                objects = vary_for(draft, objects)
+                network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
+            network.training = network.shared.training = model.training
+        else:
+            objects = vary_for(draft.eval(), objects)
+            network, conversion = _join_within(
+                draft, objects, fold, join, at, stem=stem, classifier=classifier, slot_noise=slot_noise, widen=widen,
+                separator=separator, slot_embeddings=slot_embeddings, noise=noise, seed=seed,
+            )  # fmt: skip
+            _take_modes(network, model)
+        one = map_objects(lambda tensor: tensor[:1].clone(), objects)
+        args, kwargs = arguments(model, one)
+        costs = (
+            count_multiply_adds(model, *args, **kwargs),
+            count_multiply_adds(network, map_objects(Tensor.clone, replicate(one, fold))),
+        )
     network.conversion = replace(
-        conversion,
-        parameters=(count_parameters(model), count_parameters(network)),
-        multiply_adds=(
-            count_multiply_adds(model, one) if isinstance(one, Tensor) else count_multiply_adds(model, **one),
-            count_multiply_adds(network, replicate(one, fold)),
-        ),
+        conversion, parameters=(count_parameters(model), count_parameters(network)), multiply_adds=costs
     )
     if verbose:
         print(network.conversion)
@@ -147,20 +160,34 @@ def _join_last_features(
     """The simple way: the model runs on each object as it is, and the slots are pooled before its class layer."""
     layer = find_class_layer(model, objects, classifier)
     shared = LastFeatures(model, layer)
+    shared.changes_input = changes_input(model, objects)
+    plain = len(layer.shape) == 1 and is_linear(shared.layer) and layer.keyword is None
     network = AggregatedClassifier(
-        nn.Identity(), features=math.prod(layer.shape), fold=fold, num_classes=layer.classes, join=join,
-        shared=shared, noise=noise,
-        head=shared.layer if len(layer.shape) == 1 else ClassHead(shared.layer, layer.shape),
+        nn.Identity(), features=math.prod(layer.shape), fold=fold, num_classes=layer.scores.shape[1], join=join,
+        shared=shared, noise=noise, head=shared.layer if plain else ClassHead(shared.layer, layer),
     ).eval()  # fmt: skip
     network.slot_blind = True
-    with torch.no_grad():
-        answers = network(replicate(objects, fold))
+    try:
+        # Under the seed of the search, for dropout that is always on.
+        with torch.no_grad(), seeded(0, layer.scores.device):
+            answers = network.heads(network.bottleneck_from(replicate(shared(objects), fold)))
+    except FAILURES as error:
+        raise ConversionError(
+            f"{layer.name} cannot run on joined features alone ({brief(error)}); name the layer that makes the class "
+            "scores with classifier=, or pass at= to join elsewhere"
+        ) from error
     difference = float((answers - layer.scores[:, None]).abs().max() / layer.scores.abs().max().clamp(min=1.0))
+    if not difference <= max(1e-4, 4 * torch.finfo(layer.scores.dtype).eps):
+        raise ConversionError(
+            f"{layer.name} makes other scores ({difference:.2g} of the largest) of the same features when it runs "
+            "again, as when it draws random numbers or reads more than one tensor; name the layer behind that with "
+            "classifier=, or pass at= to join elsewhere"
+        )
     conversion = Conversion(
-        fold=fold, join=join, at=None, classifier=layer.name, left_out=layer.left_out, slot_blind=network.slot_blind,
-        difference=difference,
+        fold=fold, join=join, at=None, classifier=layer.name or "the model", left_out=layer.left_out,
+        slot_blind=network.slot_blind, difference=difference,
     )  # fmt: skip
-    return network.train(), conversion
+    return network, conversion
 
 
 def _join_within(
@@ -187,13 +214,36 @@ def _join_within(
     return network, conversion
 
 
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except (RuntimeError, TypeError) as error:
+def _original(model: nn.Module) -> nn.Module:
+    """The model, or what torch.compile was given; models without weights or without Python code are refused."""
+    if not isinstance(model, nn.Module):
+        raise ConversionError(f"expected the model as a torch.nn.Module, got {type(model).__name__}; pass the module")
+    if isinstance(model, torch.jit.ScriptModule):
         raise ConversionError(
-            f"the model cannot be copied ({brief(error)}); where its weights are computed, {TAKE_OFF}"
-        ) from error
+            "the model is scripted or traced (torch.jit), so its layers cannot be watched; pass the module that "
+            "torch.jit was given"
+        )
+    compiled = [name for name, module in model.named_modules() if "_orig_mod" in module._modules]
+    if "" in compiled:
+        warnings.warn(
+            "the model is compiled: its original module is aggregated; call torch.compile on the result",
+            stacklevel=3,
+        )
+        return _original(model.get_submodule("_orig_mod"))
+    if compiled:
+        raise ConversionError(
+            f"{compiled[0]} is compiled, so its layers cannot be watched; pass the model with its original module, "
+            f"{compiled[0]}._orig_mod, and call torch.compile on the result"
+        )
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise ConversionError(f"{name} has no shape yet (a lazy layer); run the model once on the example first")
+        if tensor.is_meta:
+            raise ConversionError(
+                f"{name} is on the meta device, without values; load the model's weights, or call to_empty and "
+                "initialise it, first"
+            )
+    return model
 
 
 def _take_modes(network: AggregatedClassifier, model: nn.Module) -> None:
@@ -225,6 +275,23 @@ def _is_slot_blind(network: AggregatedClassifier, objects: Objects, join: Join) 
     moved = map_objects(lambda tensor: tensor.roll(1, dims=1), groups)
     t = network.bottleneck(groups)
     return bool((t - network.bottleneck(moved)).abs().max() <= 1e-6 * t.abs().max())
+
+
+def _check_options(fold: object, slot_noise: object, noise: object, **names: object) -> None:
+    if isinstance(fold, bool) or not isinstance(fold, Integral) or fold < 1:
+        raise ConversionError(
+            f"fold is the number of objects in a group, a whole number of at least 1, got {fold!r}; pass such as fold=2"
+        )
+    for option, value in {"slot_noise": slot_noise, "noise": noise}.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+            raise ConversionError(f"{option} is a finite number of at least 0, got {value!r}")
+    for option, value in names.items():
+        texts = value if option == "stem" and isinstance(value, list) else [value]
+        if value is not None and not all(isinstance(text, str) and text for text in texts):
+            raise ConversionError(
+                f"{option} is a name, such as one in model.named_modules() for a layer, got {value!r}; leave {option} "
+                "out for the default"
+            )
 
 
 def _check_example(example: Objects) -> None:

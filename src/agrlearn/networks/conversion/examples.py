@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from agrlearn.errors import ConversionError
 from agrlearn.grouping import Objects, count_objects, map_objects
-from agrlearn.networks.conversion.tracing import call, tensors_in
+from agrlearn.networks.conversion.tracing import FAILURES, brief, call, tensors_in
 from agrlearn.networks.joins import PADDING
 from agrlearn.seeding import generator
 
@@ -23,7 +24,7 @@ def vary_for(model: nn.Module, objects: Objects) -> Objects:
     varied = vary(objects)
     try:
         with torch.no_grad():
-            given = call(model, varied)
+            given = call(model, map_objects(Tensor.clone, varied))
     except Exception:  # the model's own code may raise anything at objects that it does not expect
         return objects
     return objects if any(bool(tensor.isnan().any()) for tensor in tensors_in(given)) else varied
@@ -73,3 +74,21 @@ def _with_other_words(objects: Tensor) -> Tensor:
     varied = objects.clone()
     varied[1::2] = other.to(objects.dtype)
     return varied
+
+
+def explain_failure(model: nn.Module, objects: Objects, error: Exception) -> ConversionError:
+    """What to pass instead of an example that the model failed on."""
+    hint = _what_it_takes(model, objects, error)
+    return ConversionError(f"the model does not take the example as it is ({brief(error)}); {hint}")
+
+
+def _what_it_takes(model: nn.Module, objects: Objects, error: Exception) -> str:
+    if isinstance(error, TypeError | KeyError):
+        return "pass a mapping of its arguments' names to tensors where it has several inputs"
+    weights = next((parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()), None)
+    try:
+        with torch.no_grad():
+            call(model, map_objects(lambda tensor: tensor.to(weights), objects))
+    except FAILURES:
+        return "pass a batch of objects, (objects, ...), as the model takes them"
+    return f"it takes {weights}: convert the example, and the objects to train on, with .to({weights})"

@@ -1,18 +1,25 @@
 """Where groups are joined in a model whose classifier has been taken off."""
 
-import copy
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects, replicate
+from agrlearn.grouping import Objects, count_objects, map_objects, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_weights
 from agrlearn.networks.conversion.examples import at_least, with_padding
-from agrlearn.networks.conversion.tracing import FAILURES, Consumer, brief, find_consumers, modules_before, outputs_of
+from agrlearn.networks.conversion.tracing import (
+    FAILURES,
+    Consumer,
+    brief,
+    copied,
+    find_consumers,
+    modules_before,
+    outputs_of,
+)
 from agrlearn.networks.conversion.widening import (
     ChannelJoin,
     SlotMixer,
@@ -61,7 +68,11 @@ class Body:
             self.t = self.run()
 
     def run(self) -> Tensor:
-        return WholeModel(self.model)(self.objects)
+        with self._seeded():
+            return WholeModel(self.model)(map_objects(Tensor.clone, self.objects))
+
+    def _seeded(self) -> AbstractContextManager[None]:
+        return seeded(0, self.classifier.scores.device)  # that of the search, for dropout that is always on
 
     def joined_at_the_input(
         self, stem: str | list[str] | None, separator: int | None, slot_embeddings: bool, seed: int
@@ -121,7 +132,7 @@ class Body:
 
     def _try_widening(self, at: str, readers: list[Consumer], dim: int) -> Parts | None:
         """The layers after `at` widened, where they are all that read it; None where something else does too."""
-        trial = copy.deepcopy(self.model)
+        trial = copied(self.model)
         try:
             layers = []
             for reader in readers:
@@ -248,13 +259,15 @@ class Body:
     @torch.no_grad()
     def difference(self, network: AggregatedClassifier) -> float:
         """The largest change of a logit with one object in every slot, relative to the largest logit above 1."""
-        mine, before = network(replicate(self.objects, self.fold)), self.classifier.scores
+        with self._seeded():
+            mine, before = network(replicate(self.objects, self.fold)), self.classifier.scores
         return float((mine - before[:, None]).abs().max() / before.abs().max().clamp(min=1.0))
 
     @torch.no_grad()
     def _change_of_t(self, network: AggregatedClassifier) -> float:
         """How far T moves with one object in every slot, relative to its size."""
-        mine, before = network.bottleneck(replicate(self.objects, self.fold)).float(), self.t.float()
+        with self._seeded():
+            mine, before = network.bottleneck(replicate(self.objects, self.fold)).float(), self.t.float()
         return float((mine - before).norm() / before.norm().clamp(min=torch.finfo(torch.float32).tiny))
 
 

@@ -1,117 +1,37 @@
 """Joining right before a model's class layer: the model runs on each object as it is, nothing in it is changed."""
 
-import copy
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects
-from agrlearn.networks.conversion.classifier import explain_failure, scores_of
-from agrlearn.networks.conversion.tracing import FAILURES, call, outputs_of, tensors_in
-
-
-@dataclass(frozen=True)
-class ClassLayer:
-    """The layer that makes a model's class scores."""
-
-    name: str
-    classes: int
-    shape: tuple[int, ...]
-    """Of what it reads of one object."""
-    picks: bool
-    """Whether it scores every position of an object, of which the model picks one."""
-    left_out: bool
-    """Whether the model does something else with the scores than to make probabilities of them."""
-    scores: Tensor
-    """(objects, classes), for the example."""
-
-
-def find_class_layer(model: nn.Module, objects: Objects, name: str | None = None) -> ClassLayer:
-    """The layer called `name`, or the one whose output the model's class scores are."""
-    layers = {key: module for key, module in model.named_modules() if next(module.parameters(), None) is not None}
-    layers.pop("", None)
-    if name is not None:
-        layers = {name: look_up(layers, name, "layer of the model with weights")}
-    try:
-        output, calls = outputs_of(lambda: call(model, objects), layers)
-    except FAILURES as error:
-        raise explain_failure(model, objects, error) from error
-    count = count_objects(objects)
-    scores = scores_of(output, count)
-    if scores is None and name is None:
-        raise ConversionError(
-            f"the model returns {type(output).__name__} without class scores of shape (objects, classes); name the "
-            "layer that makes them with classifier="
-        )
-    found: dict[str, ClassLayer] = {}
-    for key, read, made in calls:
-        layer = None if not isinstance(made, Tensor) else _match(key, read, made, scores, count, named=name is not None)
-        if layer is not None:
-            found[key] = layer
-    # A container makes what its last layer makes: the layer itself is meant.
-    innermost = [layer for key, layer in found.items() if not any(other.startswith(f"{key}.") for other in found)]
-    if len(innermost) > 1:
-        names = " and ".join(layer.name for layer in innermost)
-        raise ConversionError(f"{names} could each make the model's class scores; name one of them with classifier=")
-    if innermost:
-        return innermost[0]
-    tried = ", ".join(dict.fromkeys(key for key, _, _ in calls[-3:])) or "none ran"
-    raise ConversionError(
-        "the model's class scores are not the output of one layer, nor its softmax or log-softmax (the last layers "
-        f"are {tried}); name the layer that makes them with classifier=, or pass at= to join elsewhere"
-    )
-
-
-def _match(key: str, read: Any, made: Tensor, scores: Tensor | None, count: int, *, named: bool) -> ClassLayer | None:
-    """The layer, if the model's class scores are what it made."""
-    if made.shape[:1] != (count,) or not isinstance(read, Tensor) or read.shape[:1] != (count,):
-        return None
-    flat = made.reshape(count, -1)
-    if scores is None or flat.shape == scores.shape:
-        ends = scores is not None and is_end(flat, scores)
-        if ends or named:
-            known = flat if scores is None else scores if not ends else flat
-            return ClassLayer(key, flat.shape[1], tuple(read.shape[1:]), False, not ends and scores is not None, known)
-        return None
-    if made.ndim == 3 and made.shape[2] == scores.shape[1]:  # every position, of which one is picked
-        near = (made - scores[:, None]).abs().amax(dim=2).amin(dim=1)
-        if bool((near <= 1e-6 * made.abs().amax().clamp(min=1)).all()):
-            return ClassLayer(key, made.shape[2], tuple(read.shape[2:]), True, False, scores)
-    return None
-
-
-def is_end(made: Tensor, scores: Tensor) -> bool:
-    """Whether a model ends in what a layer made: in it as it is, or in its softmax or log-softmax."""
-    close = max(1e-6, *(8 * torch.finfo(tensor.dtype).eps for tensor in (made, scores)))
-    made, scores = made.cpu().double(), scores.cpu().double()
-    return any(
-        torch.allclose(end, scores, rtol=close, atol=close)
-        for end in (made, made.softmax(dim=1), made.log_softmax(dim=1))
-    )
+from agrlearn.errors import ConversionError, ShapeError
+from agrlearn.grouping import Objects, count_objects, map_objects
+from agrlearn.networks.conversion.class_layer import ClassLayer
+from agrlearn.networks.conversion.scores import class_scores_in, number_positions, read_positions
+from agrlearn.networks.conversion.tracing import call, copied, tensors_in
 
 
 class _Watch(threading.local):
     """What the class layer reads in this thread's pass; others may be on their way through the model as well."""
 
     read: list[Tensor] | None = None
+    grad: bool = True
 
 
 _WATCH = _Watch()
 
 
-def _note_input(module: nn.Module, args: tuple, kwargs: dict) -> None:
+# quantize_dynamic carries hooks over to its own layers, but not that they take keywords.
+def _note_input(module: nn.Module, args: tuple, kwargs: dict | None = None) -> None:
     if _WATCH.read is not None:
-        _WATCH.read.append(next(tensors_in((args, kwargs))))
+        _WATCH.read.append(next(tensors_in((args, kwargs))).clone())  # the model may go on to change it in place
+        _WATCH.grad = torch.is_grad_enabled()
 
 
 def _number_positions(module: nn.Module, args: tuple, output: Tensor) -> Tensor | None:
-    if _WATCH.read is None:
-        return None
-    return torch.arange(output.shape[1], device=output.device).to(torch.float32)[None, :, None].expand(output.shape)
+    return None if _WATCH.read is None else number_positions(output)
 
 
 class LastFeatures(nn.Module):
@@ -124,8 +44,10 @@ class LastFeatures(nn.Module):
     def __init__(self, model: nn.Module, layer: ClassLayer) -> None:
         super().__init__()
         self.model = model
-        self.layer_name = layer.name
-        self.picks = layer.picks
+        self.layer_name, self.shape, self.picks = layer.name, layer.shape, layer.picks
+        self.place, self.calls, self.path = layer.place, layer.calls, layer.path
+        self.changes_input = False
+        """Whether the model works on its input in place, so that it is given a copy."""
         self.layer.register_forward_pre_hook(_note_input, with_kwargs=True)
         if self.picks:
             self.layer.register_forward_hook(_number_positions)
@@ -136,22 +58,53 @@ class LastFeatures(nn.Module):
         return self.model.get_submodule(self.layer_name)
 
     def forward(self, objects: Objects) -> Tensor:
+        if self.changes_input:
+            objects = map_objects(Tensor.clone, objects)
         before, _WATCH.read = _WATCH.read, []
         try:
             output = call(self.model, objects)
-            features = _WATCH.read[-1]
+            read = _WATCH.read
         finally:
             _WATCH.read = before
+        self._check_calls(len(read))
+        features = read[self.place]
         if self.picks:
-            # Instead of scores the model was given the positions' numbers: what it picked of them is where it looks.
-            picked = scores_of(output, len(features))
-            assert picked is not None
-            features = features[torch.arange(len(features), device=features.device), picked[:, 0].round().long()]
+            features = self._picked(features, output)
+        expected = (count_objects(objects), *self.shape)
+        if features.shape != expected:
+            raise ShapeError(
+                f"{self.layer_name} read {tuple(features.shape)}, but {expected} was expected of {expected[0]} "
+                "objects; pass objects of the size of the example that the model was aggregated with"
+            )
         return features.flatten(1)
+
+    def _check_calls(self, ran: int) -> None:
+        """Refuse a pass in which another call of the class layer may be taken for the one, or gradients are lost."""
+        if ran != self.calls and (ran == 0 or self.calls == 1 or self.place >= 0):
+            raise ConversionError(
+                f"{self.layer_name} ran {ran} times in this pass in {'train' if self.training else 'eval'} mode, but "
+                f"{self.calls} times on the example in eval mode, so what it reads cannot be told; let the model run "
+                "it as often in both modes"
+            )
+        if self.training and torch.is_grad_enabled() and not _WATCH.grad:
+            raise ConversionError(
+                f"{self.layer_name} runs without gradients, so nothing before it would learn, as in a part under "
+                "torch.no_grad or a checkpoint with use_reentrant=True; pass use_reentrant=False there"
+            )
+
+    def _picked(self, features: Tensor, output: Any) -> Tensor:
+        # Instead of scores the model was given the positions' numbers: what it picked of them is where it looks.
+        picked = dict(class_scores_in(output, len(features))).get(self.path)
+        if picked is None:
+            raise ConversionError(
+                f"the model returns {type(output).__name__} here, without the class scores that it returned for the "
+                "example; let it return the same in train and eval mode"
+            )
+        return features[torch.arange(len(features), device=features.device), read_positions(picked)]
 
     def ordinary(self) -> nn.Module:
         """A copy of the model with the weights that it has now, and without the hooks."""
-        model = copy.deepcopy(self.model)
+        model = copied(self.model)
         layer = model.get_submodule(self.layer_name)
         for hooks, own in ((layer._forward_pre_hooks, _note_input), (layer._forward_hooks, _number_positions)):
             for key in [key for key, hook in hooks.items() if hook is own]:
@@ -163,10 +116,21 @@ class LastFeatures(nn.Module):
 class ClassHead(nn.Module):
     """The class layer on features that were flattened: (groups, features) -> (groups, classes)."""
 
-    def __init__(self, layer: nn.Module, shape: tuple[int, ...]) -> None:
+    def __init__(self, layer: nn.Module, found: ClassLayer) -> None:
         super().__init__()
         self.layer = layer
-        self.shape = shape
+        self.shape = found.shape
+        self.keyword = found.keyword
 
     def forward(self, t: Tensor) -> Tensor:
-        return self.layer(t.unflatten(1, self.shape)).flatten(1)
+        t = t.unflatten(1, self.shape).clone()  # the layer may work on it in place
+        return (self.layer(t) if self.keyword is None else self.layer(**{self.keyword: t})).flatten(1)
+
+
+def changes_input(model: nn.Module, objects: Objects) -> bool:
+    """Whether the model works on its input in place."""
+    given = map_objects(Tensor.clone, objects)
+    versions = [tensor._version for tensor in tensors_in(given)]
+    with torch.no_grad():
+        call(model, given)
+    return versions != [tensor._version for tensor in tensors_in(given)]

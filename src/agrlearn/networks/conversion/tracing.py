@@ -1,5 +1,7 @@
 """Seeing how tensors flow through a model that somebody else wrote, by running it once."""
 
+import copy
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,10 +12,17 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 from torch.overrides import TorchFunctionMode
 
+from agrlearn.errors import ConversionError
 from agrlearn.grouping import Objects
 
-FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+FAILURES = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError)
 """What models raise at shapes and types they do not expect."""
+
+TAKE_OFF = (
+    "take that off first, with remove_weight_norm, remove_spectral_norm, prune.remove or "
+    "parametrize.remove_parametrizations of torch.nn.utils"
+)
+"""What to do about weights that are computed from others, to end a message."""
 
 _OPAQUE = (nn.RNNBase, nn.MultiheadAttention)
 _CHANNELWISE = (nn.modules.batchnorm._BatchNorm,)
@@ -29,8 +38,20 @@ class Consumer:
 
 
 def call(model: nn.Module, objects: Objects) -> Any:
-    """Run a model on a batch: a Tensor as its argument, a mapping as keywords."""
-    return model(objects) if isinstance(objects, Tensor) else model(**objects)
+    """Run a model on a batch."""
+    args, kwargs = arguments(model, objects)
+    return model(*args, **kwargs)
+
+
+def arguments(model: nn.Module, objects: Objects) -> tuple[tuple, dict[str, Tensor]]:
+    """How a model takes a batch: as its argument, or a mapping as keywords where its forward has such."""
+    if isinstance(objects, Tensor):
+        return (objects,), {}
+    try:
+        inspect.signature(model.forward).bind(**objects)
+    except TypeError:  # as in forward(self, batch: dict)
+        return (dict(objects),), {}
+    return (), dict(objects)
 
 
 def brief(error: BaseException) -> str:
@@ -73,7 +94,7 @@ def find_consumers(model: nn.Module, run: Run, source: Objects | nn.Module) -> l
         handles.append(source.register_forward_hook(lambda module, args, output: flow.tag(output)))
     else:
         flow.tag(dict(source) if not isinstance(source, Tensor) else source)
-    with torch.no_grad(), _hooks(handles), flow:
+    with torch.no_grad(), hooks(handles), flow:
         run()
     return [Consumer(name, units[name], count) for name, count in uses.items()]
 
@@ -92,7 +113,7 @@ def modules_before(model: nn.Module, run: Run, point: nn.Module) -> list[nn.Modu
             done.append(module)
 
     handles = [point.register_forward_pre_hook(arrive), *(m.register_forward_hook(note) for m in model.modules())]
-    with torch.no_grad(), _hooks(handles):
+    with torch.no_grad(), hooks(handles):
         run()
     return done
 
@@ -110,7 +131,7 @@ def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[
         return hook
 
     handles = [layer.register_forward_hook(note(name), with_kwargs=True) for name, layer in layers.items()]
-    with torch.no_grad(), _hooks(handles):
+    with torch.no_grad(), hooks(handles):
         result = run()
     return result, calls
 
@@ -157,8 +178,21 @@ def tensors_in(things: Any) -> Iterator[Tensor]:
             yield from tensors_in(thing)
 
 
+def copied(model: nn.Module) -> nn.Module:
+    """A copy of the model, also after a pass that left tensors with a history in it, as weight_norm leaves weights."""
+    held = (tensor for module in model.modules() for tensor in tensors_in(vars(module)))
+    memory: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in held if not tensor.is_leaf}
+    try:
+        return copy.deepcopy(model, memory)
+    except Exception as error:  # the model's own code may raise anything
+        raise ConversionError(
+            f"the model cannot be copied ({type(error).__name__}: {error}); where its weights are computed, {TAKE_OFF}"
+        ) from error
+
+
 @contextmanager
-def _hooks(handles: Iterable[Any]) -> Iterator[None]:
+def hooks(handles: Iterable[Any]) -> Iterator[None]:
+    """Take the hooks off after this block."""
     kept = list(handles)
     try:
         yield

@@ -7,12 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from agrlearn.errors import ConversionError
-
-TAKE_OFF = (
-    "take that off first, with remove_weight_norm, remove_spectral_norm, prune.remove or "
-    "parametrize.remove_parametrizations of torch.nn.utils"
-)
-"""What to do about weights that are computed from others, to end a message."""
+from agrlearn.networks.conversion.tracing import TAKE_OFF
 
 
 def widen_input(name: str, layer: nn.Module, fold: int) -> None:
