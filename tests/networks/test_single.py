@@ -135,9 +135,7 @@ def moved_away(network, by=1.0):
     return network
 
 
-@pytest.mark.parametrize(
-    "at", [None, pytest.param("0", marks=pytest.mark.xfail(strict=True, reason="the head learns a bias that is lost"))]
-)
+@pytest.mark.parametrize("at", [None, "0"])
 def test_a_model_whose_class_layer_has_no_bias_comes_back_out(at):
     model, objects = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5, bias=False)), torch.randn(7, 6)
     network = moved_away(aggregate(model, 2, objects, join="mean", at=at, verbose=False))
@@ -145,9 +143,7 @@ def test_a_model_whose_class_layer_has_no_bias_comes_back_out(at):
         torch.testing.assert_close(single(network)(objects).softmax(dim=-1), predict(network, objects))
 
 
-@pytest.mark.parametrize(
-    "at", [pytest.param(None, marks=pytest.mark.xfail(strict=True, reason="fit leaves its layers in eval mode")), "0"]
-)
+@pytest.mark.parametrize("at", [None, "0"])
 def test_a_model_that_was_in_eval_mode_is_trained_by_fit_like_any_other(at):
     objects, labels = torch.randn(8, 6) + 5, [0, 1] * 4
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
@@ -156,7 +152,6 @@ def test_a_model_that_was_in_eval_mode_is_trained_by_fit_like_any_other(at):
     assert not torch.equal(single(network)[1].running_mean, model[1].running_mean)
 
 
-@pytest.mark.xfail(strict=True, reason="the features are noted behind the layer's own hook, which then runs twice")
 def test_a_class_layer_with_a_hook_of_its_own_runs_it_once():
     model, objects = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)), torch.randn(7, 6)
     model[2].register_forward_pre_hook(lambda layer, args: (2 * args[0],))

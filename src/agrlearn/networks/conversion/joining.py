@@ -246,14 +246,17 @@ class Body:
             noise=noise,
             slot_weights=_slot_weights(parts, encoder),
         )
+        before = self.classifier.bias
+        if network.shares_head and before is None:  # a bias that is learned could not go back into the model
+            network.head = nn.Linear(features * repeats, classes, bias=False)
         network.to(self.classifier.weight.device).eval()
         network.head.to(dtype)
         heads = 1 if network.shares_head else self.fold
-        weight, bias = network.head.parameters()
+        weight, *biases = network.head.parameters()
         with torch.no_grad():
             weight.copy_(self.classifier.weight.repeat(heads, repeats) / repeats)
-            before = self.classifier.bias
-            bias.copy_(torch.zeros(classes * heads) if before is None else before.repeat(heads))
+            for bias in biases:
+                bias.copy_(torch.zeros(classes * heads) if before is None else before.repeat(heads))
         return network
 
     @torch.no_grad()

@@ -48,7 +48,7 @@ class LastFeatures(nn.Module):
         self.place, self.calls, self.path = layer.place, layer.calls, layer.path
         self.changes_input = False
         """Whether the model works on its input in place, so that it is given a copy."""
-        self.layer.register_forward_pre_hook(_note_input, with_kwargs=True)
+        self.layer.register_forward_pre_hook(_note_input, with_kwargs=True, prepend=True)
         if self.picks:
             self.layer.register_forward_hook(_number_positions)
 

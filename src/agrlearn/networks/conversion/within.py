@@ -138,8 +138,7 @@ class SecondPiece(nn.Module):
             elif isinstance(module, Tap):
                 [classifier] = copy.deepcopy(module._classifier)
                 with torch.no_grad():
-                    # A model whose classifier has no bias gets the one that its head has learned.
-                    for old, new in zip(classifier.parameters(), head.parameters(), strict=False):
+                    for old, new in zip(classifier.parameters(), head.parameters(), strict=True):
                         old.copy_(new.view_as(old))
                 replace_module(model, name, classifier)
         return model
