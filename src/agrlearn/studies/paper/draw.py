@@ -16,7 +16,8 @@ Picture = Callable[[Mapping[tuple[str, str], Sequence[CellResult]], Path, str], 
 
 _COLOURS = {1: "#555555", 2: "#0072b2", 4: "#d55e00"}
 """By the fold, or the fold whose number of objects fold 1 saw."""
-_LEFT_OUT = ("last layer", "stopped early", "by channels", "pooled by slot")
+_MIXUP_COLOUR = "#009e73"
+_LEFT_OUT = ("last layer", "stopped early", "by channels", "pooled by slot", "max of the features", "repetition")
 """Rows that would make a picture of shares too full; the table has them."""
 _ASIDE = 1.03
 """By how much lines are moved aside on a logarithmic axis, so that their errors do not cover each other."""
@@ -60,7 +61,7 @@ def draw_shares(results: Mapping[tuple[str, str], Sequence[CellResult]], file: P
             axes.set_xticks(shares, [f"{share:g}" for share in shares])
             axes.minorticks_off()
         left.set(ylabel="test error, %")
-        left.legend(frameon=False)
+        left.figure.legend(*left.get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=3)
         right.axhline(0, color=_COLOURS[1], lw=1)
         right.set(ylabel=f"difference to {FOLD_1}, points")
 
@@ -96,10 +97,11 @@ def _error(result: CellResult) -> float:
 
 
 def _style(label: str) -> dict[str, Any]:
-    """A colour for each fold; dashes for a control, dots for a join at a depth."""
+    """A colour for each fold, and for mixup; dashes for a control, dots for a join at a depth, both for the mean."""
     fold = next((fold for fold in (4, 2) if f"fold {fold}" in label), 1)
-    line = "--" if label.startswith("fold 1,") else ":" if "joined after" in label else "-"
-    return {"color": _COLOURS[fold], "linestyle": line, "label": label}
+    kinds = {"fold 1,": "--", "joined after": ":", "of the features": "-."}
+    line = next((style for words, style in kinds.items() if words in label), "-")
+    return {"color": _MIXUP_COLOUR if "mixup" in label else _COLOURS[fold], "linestyle": line, "label": label}
 
 
 @contextmanager
@@ -110,7 +112,7 @@ def _figure(file: Path, title: str, *, columns: int) -> Iterator[Sequence[Any]]:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, columns, figsize=(1 + 5 * columns, 4), layout="constrained", squeeze=False)
+    figure, axes = pyplot.subplots(1, columns, figsize=(1 + 5 * columns, 4.6), layout="constrained", squeeze=False)
     try:
         yield axes[0]
         figure.suptitle(title)
