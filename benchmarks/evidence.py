@@ -29,7 +29,6 @@ from agrlearn.studies.compare import (
     DEFAULT_GROUPS,
     DEFAULT_RECIPE,
     TEST_FRACTION,
-    Line,
     Method,
     compare_methods,
     groups_of,
@@ -37,6 +36,7 @@ from agrlearn.studies.compare import (
     name_of,
     with_settings,
 )
+from agrlearn.studies.comparison import Line
 
 RESULTS = Path(__file__).parent.parent / "results" / "evidence"
 TABLES = (

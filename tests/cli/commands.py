@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy
-from PIL import Image
 
 from agrlearn.cli import main
 
@@ -40,15 +39,3 @@ def append_row(file: Path, x, y) -> None:
     """Add an object and its label to an .npz file."""
     with numpy.load(file) as arrays:
         numpy.savez(file, x=numpy.concatenate([arrays["x"], [x]]), y=numpy.concatenate([arrays["y"], [y]]))
-
-
-def write_images(folder: Path, classes=("cat", "dog"), count=8) -> None:
-    """A folder for each class, which has its own colour, of pictures in several formats."""
-    random = numpy.random.default_rng(0)
-    for number, name in enumerate(classes):
-        (folder / name).mkdir(parents=True)
-        for index in range(count):
-            pixels = random.integers(0, 100, (12 + index, 15, 3)).astype("uint8")
-            pixels[..., number] += 120
-            ending = ("png", "jpg", "webp")[index % 3]
-            Image.fromarray(pixels).save(folder / name / f"{index}.{ending}")

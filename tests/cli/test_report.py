@@ -11,7 +11,8 @@ from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.protocols import Contextual
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
-from tests.cli.commands import OWN, RECIPE, append_row, call, write_images
+from tests.cli.commands import OWN, RECIPE, append_row, call
+from tests.data.files import write_images
 from tests.runs.notes import change_note
 
 

@@ -11,15 +11,8 @@ from agrlearn.errors import RecipeError, UnknownNameError
 from agrlearn.evaluation.statistics import Mean, mean_over_runs, p_value
 from agrlearn.runs import many
 from agrlearn.runs.train import open_data
-from agrlearn.studies.compare import (
-    Comparison,
-    Line,
-    Method,
-    base_spec,
-    compare_methods,
-    make_methods,
-    with_settings,
-)
+from agrlearn.studies.compare import Method, base_spec, compare_methods, make_methods, with_settings
+from agrlearn.studies.comparison import Comparison, Line
 from tests.cli.commands import call
 
 QUICK = {"epochs": 2, "evaluate_every": 2, "width": 8}

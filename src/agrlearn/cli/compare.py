@@ -48,7 +48,8 @@ def compare(
     from agrlearn.cli.engine import command_line
     from agrlearn.cli.many import run_and_show
     from agrlearn.errors import RecipeError
-    from agrlearn.studies.compare import Comparison, base_spec, compare_methods, make_methods, write_comparison
+    from agrlearn.studies.compare import base_spec, compare_methods, make_methods
+    from agrlearn.studies.comparison import Comparison, write_comparison
 
     folder = run_dir or Path("runs") / f"compare-{Path(data).stem}"
     spec, tokens, vectors = base_spec(data, network=network, data_dir=data_dir)
