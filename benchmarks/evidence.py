@@ -142,16 +142,19 @@ def unpack(data: str, folder: Path) -> None:
 
 
 def finished(names: tuple[str, ...] = TABLES) -> Iterator[tuple[str, list[Line]]]:
-    """The lines of every data set that has results."""
+    """The lines of every data set of which all runs are done."""
     for data in names:
+        missing: list[Job] = []
         if (RESULTS / f"{data}.json").exists():
             with tempfile.TemporaryDirectory() as scratch:
                 unpack(data, Path(scratch))
-                yield data, compare_methods(methods_for(data), Path(scratch), seeds=SEEDS, run=lambda jobs: None)
+                lines = compare_methods(methods_for(data), Path(scratch), seeds=SEEDS, run=missing.extend)
+                if not missing:
+                    yield data, lines
 
 
-def write() -> None:
-    """results/evidence.md from what is done."""
+def page() -> str:
+    """results/evidence.md, from what is done."""
     found = {data: {line.name: line for line in lines} for data, lines in finished()}
     names = list(dict.fromkeys(name for lines in found.values() for name in lines))
     everywhere = [name for name in names if all(name in lines for lines in found.values())]
@@ -183,7 +186,7 @@ def write() -> None:
         "the seconds of remedies include choosing their strength.\n",
         _summary(found, shown), "Settings of groups:\n", _summary(found, ["ordinary network", *settings]),
     ]  # fmt: skip
-    (RESULTS.parent / "evidence.md").write_text("\n".join(text))
+    return "\n".join(text)
 
 
 def _summary(found: dict[str, dict[str, Line]], names: list[str]) -> str:
@@ -230,4 +233,4 @@ if __name__ == "__main__":
         for table in sys.argv[3:] or TABLES:
             run(table)
     else:
-        write()
+        (RESULTS.parent / "evidence.md").write_text(page())

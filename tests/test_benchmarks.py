@@ -41,3 +41,9 @@ def test_an_unknown_benchmark_gets_a_sentence(benchmarks, monkeypatch):
     monkeypatch.setattr("sys.argv", ["benchmarks", "stepps"])
     with pytest.raises(SystemExit, match="steps"):
         benchmarks.main()
+
+
+def test_the_page_of_evidence_is_made_from_the_runs_beside_it(checkout):
+    from benchmarks.evidence import page
+
+    assert (checkout / "results" / "evidence.md").read_text() == page()
