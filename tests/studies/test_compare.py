@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import agrlearn
-from agrlearn.errors import RecipeError, UnknownNameError
+from agrlearn.errors import DataError, RecipeError, UnknownNameError
 from agrlearn.evaluation.statistics import Mean, mean_over_runs, p_value
 from agrlearn.runs import many
 from agrlearn.runs.train import open_data
@@ -112,6 +112,12 @@ def test_arrays_are_compared_from_python_with_a_table_and_a_picture(tmp_path, mo
     assert (tmp_path / "compare.png").stat().st_size > 10_000
     assert found.verdict in (tmp_path / "table.md").read_text()
     assert len(json.loads((tmp_path / "compare.json").read_text())["lines"]) == len(found.lines)
+
+
+def test_arrays_without_labels_get_a_sentence(tmp_path):
+    for labels in (None, [0, 1]):
+        with pytest.raises(DataError, match="one label for each of 3 objects"):
+            agrlearn.compare(numpy.zeros((3, 2)), labels, run_dir=tmp_path)
 
 
 def test_the_command_shows_the_table_and_the_verdict(tmp_path, capsys, monkeypatch):

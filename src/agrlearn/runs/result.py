@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 from torch import Tensor
 
 from agrlearn.errors import RunError
@@ -67,10 +67,6 @@ class RunResult:
     """Of training."""
     machine: str
 
-    def errors(self, last: int = 1) -> list[float]:
-        """The last measurements while training."""
-        return [point.error for point in self.curve[-last:]]
-
 
 class FinishedRun(BaseModel):
     """What a file says of a run: run.json of a finished run, or a file of these four alone under results/cells."""
@@ -101,9 +97,6 @@ class FinishedRun(BaseModel):
             "result": _rounded(asdict(self.result)),
         }
         return json.dumps(values, indent=1) + "\n"
-
-
-_RESULT = TypeAdapter(RunResult)
 
 
 def read_finished(file: Path) -> FinishedRun | None:

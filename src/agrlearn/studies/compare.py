@@ -13,7 +13,7 @@ import numpy
 import torch
 from rich.progress import track
 
-from agrlearn.errors import RecipeError, look_up
+from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import mean_over_runs, p_value, paired_difference
 from agrlearn.files import make_own_folder, write_atomically
@@ -221,6 +221,8 @@ def compare(
     folder = Path(run_dir).resolve()
     make_own_folder(folder)
     if not isinstance(data, str | Path):
+        if labels is None or len(labels) != len(data):
+            raise DataError(f"expected one label for each of {len(data)} objects; pass compare(objects, labels)")
         file = folder / "data.npz"
         content = io.BytesIO()
         numpy.savez(content, x=numpy.asarray(data), y=numpy.asarray(labels))
