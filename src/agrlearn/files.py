@@ -175,7 +175,7 @@ def one_process_at_a_time(folder: Path, *, wait: bool = True) -> Iterator[None]:
         return
     import fcntl
 
-    held = os.open(folder, os.O_RDONLY)
+    held, owner = os.open(folder, os.O_RDONLY), os.getpid()
     try:
         try:
             fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -185,4 +185,7 @@ def one_process_at_a_time(folder: Path, *, wait: bool = True) -> Iterator[None]:
             pass  # the file system does not support locks
         yield
     finally:
+        with suppress(OSError):
+            if os.getpid() == owner:  # processes forked from here share the lock and may outlive the block
+                fcntl.flock(held, fcntl.LOCK_UN)
         os.close(held)

@@ -119,6 +119,8 @@ def killed(vector):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+# torch tells of the death by an exception from a signal handler, which may hit a callback of the garbage collector
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_killed_process_of_the_loader_ends_the_run_with_a_sentence_and_the_run_goes_on(tmp_path):
     fit(whole := network(), Stream(), RECIPE, run_dir=tmp_path / "whole", workers=2)
     with pytest.raises(DataError, match=r"a process that loads the data died.*fewer workers"):

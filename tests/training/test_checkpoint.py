@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import multiprocessing
+import time
 
 import pytest
 import torch
@@ -80,6 +82,17 @@ def test_a_second_process_on_a_run_directory_is_told_so(vectors, make_mlp, tmp_p
         fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
     fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)
     fit(make_mlp(2), vectors, Recipe(**FAST), run_dir=tmp_path)  # the first has let go of it
+
+
+def test_the_lock_ends_with_its_block_though_a_forked_process_lives_on(tmp_path):
+    with one_process_at_a_time(tmp_path):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+    try:
+        with one_process_at_a_time(tmp_path, wait=False):
+            pass
+    finally:
+        child.kill()
 
 
 @pytest.mark.parametrize("damage", ["the last record is missing", "the last record is cut short"])
