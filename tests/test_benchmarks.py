@@ -43,7 +43,11 @@ def test_an_unknown_benchmark_gets_a_sentence(benchmarks, monkeypatch):
         benchmarks.main()
 
 
-def test_the_page_of_evidence_is_made_from_the_runs_beside_it(checkout):
+def test_the_pages_of_evidence_are_made_from_the_runs_beside_them(checkout):
+    from benchmarks import why
     from benchmarks.evidence import page
 
-    assert (checkout / "results" / "evidence.md").read_text() == page()
+    assert (checkout / "results" / "evidence.md").read_text() == page.page()
+    assert (checkout / "results" / "why.md").read_text() == why.page()
+    assert doctest.testmod(page).attempted > 0
+    assert doctest.testmod(page).failed == 0

@@ -1,0 +1,107 @@
+"""What is compared: data sets, rivals, and settings of groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agrlearn.runs.spec import RunSpec
+from agrlearn.studies.compare import (
+    DEFAULT_GROUPS,
+    DEFAULT_RECIPE,
+    TEST_FRACTION,
+    Method,
+    groups_of,
+    make_methods,
+    with_settings,
+)
+from benchmarks.evidence.tabm_rival import tabm_of
+
+GROUPS = tuple(
+    {"fold": fold, "join": join, "repetition": repetition}
+    for fold in (2, 4) for join in ("mean", "max") for repetition in (0.0, 0.2, 0.5)
+)  # fmt: skip
+FEWER_GROUPS = tuple(
+    {"fold": 2, "join": join, "repetition": repetition} for join in ("mean", "max") for repetition in (0.0, 0.2)
+)
+"""Where a run takes minutes."""
+CHOSEN = "groups, chosen"
+"""Of three settings of groups, the one that a validation part chooses: as many tries as each remedy has."""
+_TRIES = ({"fold": 2, "join": "mean"}, {"fold": 2, "join": "max", "repetition": 0.2}, {"fold": 4, "join": "mean"})
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What the methods are compared on."""
+
+    spec: RunSpec
+    """Of the ordinary network."""
+    splits: int
+    groups: Sequence[dict[str, Any]] = FEWER_GROUPS
+    tabm: bool = False
+    quick: bool = True
+    """Whether runs are so short that strengths can be chosen; otherwise every remedy has its middle strength."""
+
+
+def _on_vectors(data: str, **settings: Any) -> DataSet:
+    spec = RunSpec(data=data, network="mlp", fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE)
+    return DataSet(spec, splits=10, **settings)
+
+
+_TABLES = (
+    "vehicle.npz", "vowel.npz", "glass.npz", "sonar.npz", "pima.npz", "german.npz", "segmentation.npz",
+    "ionosphere.npz", "digits-as-vectors", "breast-cancer", "wine", "spam.npz",
+)  # fmt: skip
+_EMBEDDINGS = ("movie-review-minilm.npz", "subjectivity-minilm.npz")
+_WORDS = ("movie-review", "subjectivity")
+
+
+def _on_words(data: str) -> DataSet:
+    recipe = DEFAULT_RECIPE.model_copy(update={"epochs": 5, "evaluate_every": 5})
+    spec = RunSpec(data=data, network="sentence-cnn", fold=1, test_fraction=TEST_FRACTION, recipe=recipe)
+    return DataSet(spec, splits=5, quick=False)
+
+
+SECTIONS: dict[str, dict[str, DataSet]] = {
+    "Tables": {name: _on_vectors(name, groups=GROUPS, tabm=True) for name in _TABLES},
+    "Sentences as embeddings": {name: _on_vectors(name) for name in _EMBEDDINGS},
+    "Sentences as words": {name: _on_words(name) for name in _WORDS},
+    "Images": {
+        "fashion-mnist": DataSet(
+            RunSpec(data="fashion-mnist", network="small-cnn", fold=1, share=2000 / 60000, recipe=DEFAULT_RECIPE),
+            splits=3,
+        ),
+    },
+}
+DATA_SETS = {name: found for section in SECTIONS.values() for name, found in section.items()}
+
+
+def methods_for(data: str) -> list[Method]:
+    """All rivals and settings of groups for a data set."""
+    about = DATA_SETS[data]
+    spec = about.spec
+    also = [settings for settings in about.groups if settings != DEFAULT_GROUPS]
+    vectors = spec.network == "mlp"
+    methods = make_methods(spec, also=also, tokens=spec.network == "sentence-cnn", vectors=vectors)
+    folds = sorted({settings["fold"] for settings in about.groups})
+    controls = [Method(f"ordinary, objects as fold {fold}", (_seeing_more(spec, fold),)) for fold in folds]
+    controls.append(Method("ordinary, rate as groups", (groups_of(spec, fold=1),)))
+    controls.append(Method("mixup of features, halves", (_halves(spec),)))
+    found = [methods[0], *controls, *methods[1:]]
+    if about.quick:
+        found.append(Method(CHOSEN, tuple(groups_of(spec, **settings) for settings in _TRIES), "groups"))
+    else:
+        found = [Method(method.name, (method.tries[len(method.tries) // 2],), method.kind) for method in found]
+    if about.tabm:
+        found.append(Method("TabM", (tabm_of(spec),)))
+    return found
+
+
+def _seeing_more(spec: RunSpec, times: int) -> RunSpec:
+    """Fold 1 that sees as many objects in as many steps as that fold does."""
+    recipe = spec.recipe
+    return with_settings(spec, batch_size=recipe.batch_size * times, epochs=recipe.epochs * times)
+
+
+def _halves(spec: RunSpec) -> RunSpec:
+    """What fold 2 by the mean is akin to: manifold mixup of the last features, always half and half."""
+    return groups_of(_seeing_more(spec, 2), fold=1, mixup=1000.0, mixup_at="features")

@@ -1,0 +1,159 @@
+"""results/evidence.md and its picture, from the runs that are done."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+
+from agrlearn.evaluation.metrics import METRICS
+from agrlearn.evaluation.statistics import holm
+from agrlearn.files import markdown_table
+from agrlearn.studies.compare import DEFAULT_GROUPS, ORDINARY, name_of
+from agrlearn.studies.comparison import Line
+from benchmarks.evidence.methods import CHOSEN, SECTIONS
+from benchmarks.evidence.store import finished
+
+Lines = dict[str, dict[str, Line]]
+"""By data set and name of the method."""
+
+_INTRODUCTION = f"""# Do groups win?
+
+Made by `python -m benchmarks.evidence run FOLDER` and `python -m benchmarks.evidence write` from the runs in
+`results/evidence`. All methods have the same splits.
+
+- *ordinary network*: fold 1 by the estimator's recipe, which was chosen for it.
+- *objects as fold n*: it sees as many objects in as many steps. *rate as groups*: it learns at the rate of groups.
+- *{CHOSEN}*: of three settings of groups, the one that errs least on a fifth of the training part. The strength of
+  each remedy is chosen from three in the same way, except on words, where each has its middle strength.
+- *mixup of features, halves*: manifold mixup of the last features, always half and half, at the rate of groups and with
+  as many objects. It is what fold 2 by the mean amounts to.
+- scikit-learn's classifiers have its defaults. TabM, 32 networks in one, has the defaults of its package; its epoch is
+  chosen on a fifth of the training part.
+
+Mean ± standard error over splits: 10 of vectors, 5 of words, 3 of images. Over all sets, *error* and *NLL* are the
+geometric means of the ratio to the ordinary network (errors below 0.1 % count as 0.1 %). *rank*: mean rank by error
+among the methods of the table. *wins / losses*: sets on which the error is significantly lower or higher than the
+ordinary network's, by the paired t test at 5 % with Holm's correction over the sets. *prediction*, *training*:
+multiply-adds and seconds over the ordinary network's; the seconds of remedies include choosing their strength.
+"""
+_PICTURE = (
+    "![Mean ranks by error. Methods in the shaded band are not significantly behind the first, by Nemenyi's test at "
+    "5 %.](evidence-ranks.png)\n"
+)
+
+
+def page() -> str:
+    """The page, from what is done."""
+    text = [_INTRODUCTION]
+    for section, names in SECTIONS.items():
+        found = _read(names)
+        if found:
+            text += _section(section, found)
+    return "\n".join(text)
+
+
+def _read(names: Mapping[str, object]) -> Lines:
+    return {data: {line.name: line for line in lines} for data in names if (lines := finished(data)) is not None}
+
+
+def _section(title: str, found: Lines) -> list[str]:
+    shown, settings = _methods(found)
+    text = []
+    for metric in ("error", "nll"):
+        about = METRICS[metric]
+        rows = [
+            (data.removesuffix(".npz"), *(about.mean_text(lines[n].scores[metric]) for n in shown))
+            for data, lines in found.items()
+        ]
+        text += [f"## {title}: {about.label}\n", markdown_table((f"{len(found)} sets", *shown), rows)]
+    text += [f"## {title}: over all sets\n", _summary(found, shown)]
+    if title == "Tables":
+        text.append(_PICTURE)
+    return [*text, f"## {title}: settings of groups\n", _summary(found, [ORDINARY, *settings])]
+
+
+def _methods(found: Lines) -> tuple[list[str], list[str]]:
+    """The names of the methods that are shown side by side, and of all settings of groups: those done everywhere."""
+    names = list(dict.fromkeys(name for lines in found.values() for name in lines))
+    everywhere = [name for name in names if all(name in lines for lines in found.values())]
+    settings = [name for name in everywhere if name.startswith("fold ")]
+    default = name_of(DEFAULT_GROUPS)
+    shown = [name for name in everywhere if name not in settings or name == default]
+    return shown, settings
+
+
+def mean_ranks(found: Lines, names: list[str]) -> dict[str, float]:
+    """The mean over data sets of each method's rank by error, equal errors sharing a rank."""
+    from scipy.stats import rankdata
+
+    ranks = [rankdata([lines[name].scores["error"].value for name in names]) for lines in found.values()]
+    return {name: statistics.fmean(rank[place] for rank in ranks) for place, name in enumerate(names)}
+
+
+def critical_difference(methods: int, data_sets: int) -> float:
+    """How far apart two mean ranks must be to differ at 5 %, by Nemenyi's test.
+
+    >>> round(critical_difference(methods=5, data_sets=30), 2)  # Demšar (2006), Table 5: q = 2.728
+    1.11
+    """
+    from scipy.stats import studentized_range
+
+    quantile = studentized_range.ppf(0.95, methods, math.inf) / math.sqrt(2)
+    return float(quantile * math.sqrt(methods * (methods + 1) / (6 * data_sets)))
+
+
+def draw_ranks(file: Path) -> None:
+    """Mean ranks on the tables, with the band in which Nemenyi's test sees no difference to the first."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    found = _read(SECTIONS["Tables"])
+    shown, _ = _methods(found)
+    ranks = sorted(mean_ranks(found, shown).items(), key=lambda item: item[1])
+    difference = critical_difference(len(ranks), len(found))
+    figure, axes = pyplot.subplots(figsize=(7, 0.8 + 0.3 * len(ranks)), layout="constrained")
+    for place, (name, rank) in enumerate(ranks):
+        colour = "#0072b2" if name.startswith(("fold ", "groups")) else "#555555"
+        axes.plot(rank, -place, "o", color=colour)
+        axes.text(rank + 0.15, -place, f"{name} ({rank:.2f})", va="center", color=colour)
+    best = ranks[0][1]
+    axes.axvspan(best, best + difference, color="#0072b2", alpha=0.08, lw=0)
+    note = "not significantly\nbehind the first"
+    axes.text(best + difference - 0.05, 0.6 - len(ranks), note, ha="right", va="bottom", color="#0072b2", fontsize=8)
+    axes.set(xlabel=f"mean rank by error over {len(found)} tables", yticks=[], ylim=(-len(ranks) + 0.4, 0.6),
+             xlim=(best - 0.5, max(ranks[-1][1], best + difference) + 3))  # fmt: skip
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+    figure.savefig(file, dpi=120, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+def _summary(found: dict[str, dict[str, Line]], names: list[str]) -> str:
+    """A row for each method over all data sets."""
+
+    def ratio(lines: dict[str, Line], name: str, metric: str) -> float:
+        least = 0.001 if metric == "error" else 1e-6
+        mine, base = (max(least, lines[n].scores[metric].value) for n in (name, ORDINARY))
+        return mine / base
+
+    rows = []
+    ranks = mean_ranks(found, names)
+    for name in names:
+        ratios = {
+            m: statistics.geometric_mean(ratio(lines, name, m) for lines in found.values()) for m in ("error", "nll")
+        }
+        ps = holm([1.0 if math.isnan(lines[name].p) else lines[name].p for lines in found.values()])
+        signs = [lines[name].differences["error"].value for lines in found.values()]
+        wins = sum(p < 0.05 and sign < 0 for p, sign in zip(ps, signs, strict=True))
+        losses = sum(p < 0.05 and sign > 0 for p, sign in zip(ps, signs, strict=True))
+        costs = [(lines[name].multiply_adds or 0) / (lines[ORDINARY].multiply_adds or 1) for lines in found.values()]
+        seconds = [lines[name].seconds / lines[ORDINARY].seconds for lines in found.values()]
+        counted = all(lines[name].multiply_adds is not None for lines in found.values())
+        cost = f"{statistics.fmean(costs):.3g}" if counted else ""
+        rows.append((
+            name, f"{ratios['error']:.3f}", f"{ratios['nll']:.3f}", f"{ranks[name]:.2f}",
+            f"{wins} / {losses}", cost, f"{statistics.median(seconds):.1f}",
+        ))  # fmt: skip
+    return markdown_table(("", "error", "NLL", "rank", "wins / losses", "prediction", "training"), rows)

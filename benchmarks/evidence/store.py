@@ -1,0 +1,103 @@
+"""Runs of a data set: done, and kept in one file under results/evidence."""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agrlearn.networks.catalogue import NETWORKS, network_defaults
+from agrlearn.runs.jobs import Resources, run_jobs
+from agrlearn.runs.many import Job
+from agrlearn.runs.result import FinishedRun
+from agrlearn.runs.spec import RunSpec
+from agrlearn.studies.compare import compare_methods
+from agrlearn.studies.comparison import Line
+from benchmarks.evidence.methods import DATA_SETS, methods_for
+from benchmarks.evidence.tabm_rival import do_run_or_tabm
+
+RESULTS = Path(__file__).parent.parent.parent / "results" / "evidence"
+
+
+def run(data: str, data_dir: Path | None = None) -> None:
+    """Train what is not done; all results of a data set end up in one file."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        unpack(data, folder)
+
+        def do(jobs: Sequence[Job]) -> None:
+            print(f"{data}: {len(jobs)} runs", flush=True)
+            failed: list[str] = []
+            count = 0
+
+            def on_done(job: Job, outcome: Any) -> None:
+                nonlocal count
+                count += 1
+                if isinstance(outcome, Exception):
+                    failed.append(f"{job.label}, seed {job.spec.seed}: {outcome}")
+                if count % 10 == 0:
+                    pack(data, folder)  # a stopped command goes on from here
+
+            run_jobs(jobs, do_run_or_tabm, Resources(), on_done=on_done)
+            pack(data, folder)
+            for sentence in failed:
+                print(f"failed: {sentence}", flush=True)
+
+        compare_methods(methods_for(data), folder, seeds=DATA_SETS[data].splits, data_dir=data_dir, run=do)
+
+
+def pack(data: str, folder: Path) -> None:
+    """Bring the small files of finished runs together into one, with the defaults that they share said once."""
+    runs = []
+    for file in sorted((folder / "cells").glob("*.json")):
+        found = FinishedRun.model_validate_json(file.read_text())
+        scores = {name: float(f"{value:.6g}") for name, value in vars(found.result.protocols["Replicated"]).items()}
+        runs.append(
+            {
+                "file": file.stem, "spec": found.spec.model_dump(mode="json", exclude_defaults=True), "scores": scores,
+                "seconds": round(found.result.seconds, 3), "parameters": found.result.parameters,
+                "steps": found.result.steps, "objects_seen": found.result.objects_seen, "machine": found.result.machine,
+            }
+        )  # fmt: skip
+    shared = {
+        "data": data, "versions": found.versions, "format": found.format, "machine": found.result.machine,
+        "defaults": RunSpec(data=data).model_dump(mode="json"), "networks": {n: network_defaults(n) for n in NETWORKS},
+    }  # fmt: skip
+    lines = ",\n  ".join(json.dumps({k: v for k, v in one.items() if k != "machine"}) for one in runs)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    head = ",\n ".join(f'"{name}": {json.dumps(value)}' for name, value in shared.items())
+    draft = RESULTS / f".{data}.json"
+    draft.write_text(f'{{{head},\n "runs": [\n  {lines}\n ]}}\n')
+    draft.replace(RESULTS / f"{data}.json")
+
+
+def unpack(data: str, folder: Path) -> None:
+    """The small files again, for `compare_methods` to find."""
+    file = RESULTS / f"{data}.json"
+    if not file.exists():
+        return
+    about = json.loads(file.read_text())
+    (folder / "cells").mkdir(parents=True)
+    for one in about["runs"]:
+        spec = {**about["defaults"], **one["spec"]}
+        spec["recipe"] = {**about["defaults"]["recipe"], **one["spec"].get("recipe", {})}
+        spec["net"] = {**about["networks"].get(spec["network"], {}), **spec["net"]}
+        result = {
+            "protocols": {"Replicated": one["scores"]}, "curve": [], "machine": about["machine"],
+            **{name: one[name] for name in ("seconds", "parameters", "steps", "objects_seen")},
+        }  # fmt: skip
+        whole = {"format": about["format"], "versions": about["versions"], "spec": spec, "result": result}
+        (folder / "cells" / f"{one['file']}.json").write_text(json.dumps(whole))
+
+
+def finished(data: str) -> list[Line] | None:
+    """A line for each method that is done on all splits of a data set; None where the ordinary network is not."""
+    if not (RESULTS / f"{data}.json").exists():
+        return None
+    missing: list[Job] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        unpack(data, Path(scratch))
+        lines = compare_methods(methods_for(data), Path(scratch), seeds=DATA_SETS[data].splits, run=missing.extend)
+    left = {job.label.removesuffix(", choosing") for job in missing}
+    done = [line for line in lines if line.name not in left]
+    return done if done and done[0].kind == "ordinary" else None
