@@ -115,13 +115,14 @@ def page() -> str:
         "rate of groups, as many objects in as many steps.\n",
     ]
     for study, (label, values) in STUDIES.items():
-        rows = [(f"{value:g}", *(_text(done, study, value, method) for method in METHODS)) for value in values]
-        text += [f"## Test error, %, over {label.removesuffix(', %')}\n", markdown_table((label, *METHODS), rows)]
+        rows = [(method, *(_text(done, study, value, method) for value in values)) for method in METHODS]
+        text += [f"## Test error, %, over {label.removesuffix(', %')}\n"]
+        text += [markdown_table((label, *(f"{value:g}" for value in values)), rows)]
     rows = []
     for method in METHODS:
         zeros, cosines = zip(*(done[f"features | {method} | {seed}"] for seed in range(SEEDS)), strict=True)
         rows.append((method, mean_over_runs(zeros).text(scale=100, digits=0), mean_over_runs(cosines).text()))
-    text += ["## Last features\n", markdown_table(("", "zero, %", "cosine between two classes"), rows)]
+    text += ["## Last features\n", markdown_table(("", "zeros in %", "cosine between two classes"), rows)]
     return "\n".join(text)
 
 

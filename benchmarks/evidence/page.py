@@ -121,7 +121,7 @@ def draw_ranks(file: Path) -> None:
     best = ranks[0][1]
     axes.axvspan(best, best + difference, color="#0072b2", alpha=0.08, lw=0)
     note = "not significantly\nbehind the first"
-    axes.text(best + difference - 0.05, 0.6 - len(ranks), note, ha="right", va="bottom", color="#0072b2", fontsize=8)
+    axes.text(best + difference - 0.05, 0.4, note, ha="right", va="top", color="#0072b2", fontsize=8)
     axes.set(xlabel=f"mean rank by error over {len(found)} tables", yticks=[], ylim=(-len(ranks) + 0.4, 0.6),
              xlim=(best - 0.5, max(ranks[-1][1], best + difference) + 3))  # fmt: skip
     for side in ("left", "right", "top"):
