@@ -24,7 +24,8 @@ from agrlearn.runs.jobs import Resources
 from agrlearn.runs.many import Job, run_many
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import make_network, open_data, train_run
-from agrlearn.studies.compare import DEFAULT_RECIPE, TEST_FRACTION, with_settings
+from agrlearn.studies.compare import TEST_FRACTION, with_settings
+from agrlearn.training.defaults import DEFAULT_RECIPE
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "why.json"

@@ -114,7 +114,12 @@ def make_mlp(vectors):
 
     def make(fold: int, **options):
         return build_network(
-            "mlp", object_shape=(6,), num_classes=3, fold=fold, objects=vectors.objects, **{"width": 16, **options}
+            "mlp",
+            object_shape=(6,),
+            num_classes=3,
+            fold=fold,
+            objects=vectors.objects,
+            **{"width": 16, "join": "features", **options},
         )
 
     return make

@@ -159,7 +159,8 @@ def test_every_protocol_and_a_network_of_ones_own(table):
     x, y = table
 
     def make(object_shape, num_classes, fold):
-        return build_network("mlp", object_shape=object_shape, num_classes=num_classes, fold=fold, depth=1, width=32)
+        options = {"depth": 1, "width": 32, "join": "features"}
+        return build_network("mlp", object_shape=object_shape, num_classes=num_classes, fold=fold, **options)
 
     for protocol in ("replicated", "batched", "contextual"):
         fitted = AgrLearnClassifier(epochs=10, network=make, protocol=protocol, draws=2, random_state=0).fit(x, y)
@@ -171,7 +172,7 @@ def test_every_protocol_and_a_network_of_ones_own(table):
     ("options", "message"),
     [
         ({"protocol": "batchd"}, "did you mean 'batched'"),
-        ({"protocol": "batched"}, "slot-blind; use protocol='replicated', or for sentences network='sentence-lstm'"),
+        ({"fold": 2, "protocol": "batched"}, "slot-blind; use protocol='replicated', or join='features' for vectors"),
         ({"fold": 2.0}, r"a whole number, got 2\.0"),
         ({"network": "mlp"}, "mlp does not take sentences; the networks that do are: sentence-cnn, sentence-lstm"),
     ],
@@ -185,7 +186,7 @@ def test_what_cannot_work_is_told_before_training(options, message, monkeypatch)
 def test_the_training_objects_are_kept_only_where_prediction_needs_them():
     x, y = make_classification(2000, 8, random_state=0)
     few, many, context = (
-        len(pickle.dumps(AgrLearnClassifier(epochs=1, protocol=protocol).fit(x[:count], y[:count])))
+        len(pickle.dumps(AgrLearnClassifier(epochs=1, protocol=protocol, join="features").fit(x[:count], y[:count])))
         for count, protocol in ((100, "replicated"), (2000, "replicated"), (2000, "contextual"))
     )
     assert abs(many - few) < 1000 < context - many

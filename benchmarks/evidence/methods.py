@@ -6,14 +6,13 @@ from typing import Any
 
 from agrlearn.runs.spec import RunSpec
 from agrlearn.studies.compare import (
-    DEFAULT_GROUPS,
-    DEFAULT_RECIPE,
     TEST_FRACTION,
     Method,
     groups_of,
     make_methods,
     with_settings,
 )
+from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE
 from benchmarks.evidence.tabm_rival import tabm_of
 
 GROUPS = tuple(
@@ -24,6 +23,7 @@ FEWER_GROUPS = tuple(
     {"fold": 2, "join": join, "repetition": repetition} for join in ("mean", "max") for repetition in (0.0, 0.2)
 )
 """Where a run takes minutes."""
+_DROPOUT = 0.1
 CHOSEN = "groups, chosen"
 """Of three settings of groups, the one that a validation part chooses: as many tries as each remedy has."""
 _TRIES = ({"fold": 2, "join": "mean"}, {"fold": 2, "join": "max", "repetition": 0.2}, {"fold": 4, "join": "mean"})
@@ -79,12 +79,15 @@ def methods_for(data: str) -> list[Method]:
     """All rivals and settings of groups for a data set."""
     about = DATA_SETS[data]
     spec = about.spec
-    also = [settings for settings in about.groups if settings != DEFAULT_GROUPS]
     vectors = spec.network == "mlp"
+    dropped = [{**DEFAULT_GROUPS, "dropout": _DROPOUT}] if vectors else []
+    also = [*(settings for settings in about.groups if settings != DEFAULT_GROUPS), *dropped]
     methods = make_methods(spec, also=also, tokens=spec.network == "sentence-cnn", vectors=vectors)
     folds = sorted({settings["fold"] for settings in about.groups})
     controls = [Method(f"ordinary, objects as fold {fold}", (_seeing_more(spec, fold),)) for fold in folds]
     controls.append(Method("ordinary, rate as groups", (groups_of(spec, fold=1),)))
+    if vectors:
+        controls.append(Method(f"ordinary, dropout {_DROPOUT}", (with_settings(spec, dropout=_DROPOUT),)))
     controls.append(Method("mixup of features, halves", (_halves(spec),)))
     found = [methods[0], *controls, *methods[1:]]
     if about.quick:

@@ -8,8 +8,9 @@ from pathlib import Path
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import holm
 from agrlearn.files import markdown_table
-from agrlearn.studies.compare import DEFAULT_GROUPS, ORDINARY, name_of
+from agrlearn.studies.compare import ORDINARY, name_of
 from agrlearn.studies.comparison import Line
+from agrlearn.training.defaults import DEFAULT_GROUPS
 from benchmarks.evidence.methods import CHOSEN, SECTIONS
 from benchmarks.evidence.store import finished
 

@@ -21,11 +21,12 @@ from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol, takes
 from agrlearn.seeding import generator, seeded
+from agrlearn.training.defaults import DEFAULT_RECIPE, GROUPS_RATE, default_fold
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 
 _OF_RECIPE = (
-    "epochs", "batch_size", "learning_rate", "optimizer", "weight_decay", "schedule", "repetition", "label_smoothing",
+    "epochs", "batch_size", "optimizer", "weight_decay", "schedule", "repetition", "label_smoothing",
     "alpha",
 )  # fmt: skip
 
@@ -37,14 +38,16 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
     batched answers depend on the objects predicted together.
 
     Args:
-        fold: objects per group; lowered to the number of training objects where there are fewer.
+        fold: objects per group, at most the number of training objects; 1 is an ordinary network. By default 2 for
+            vectors and 1 for images and sentences, by the evidence.
         alpha: weight of the information penalty.
         network: a name in `NETWORKS`, or a function (object_shape, num_classes, fold) -> AggregatedClassifier; by
             default the one that fits the data.
         join: how a group becomes one, a name in `JOINS`; by default the network's own.
         dropout: the share of features that is dropped in training; by default the network's own.
         epochs, batch_size, learning_rate, optimizer, weight_decay, schedule, repetition, label_smoothing: see `Recipe`.
-            The defaults were chosen for an ordinary network on validation parts of small tables.
+            The defaults were chosen for an ordinary network on validation parts of small tables; groups pooled by max
+            or mean learn three times as fast, by 0.003.
         protocol, draws: how to predict: replicated, batched or contextual.
         early_stopping: hold out `validation_fraction` of the training objects and keep the epoch with the best
             likelihood on them, stopping after `patience` epochs without a better one.
@@ -59,7 +62,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        fold: int = 2,
+        fold: int | None = None,
         alpha: float = 0.0,
         network: str | Callable[..., AggregatedClassifier] | None = None,
         *,
@@ -67,7 +70,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         dropout: float | None = None,
         epochs: int = 60,
         batch_size: int = 32,
-        learning_rate: float = 0.001,
+        learning_rate: float | None = None,
         optimizer: str = "adamw",
         weight_decay: float = 0.1,
         schedule: str = "cosine",
@@ -112,7 +115,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
                 left out. A weight of 2 is not a row that is there twice: that also makes an epoch longer. Early
                 stopping measures all held-out rows alike.
         """
-        if not isinstance(self.fold, int | numpy.integer):
+        if self.fold is not None and not isinstance(self.fold, int | numpy.integer):
             raise RecipeError(f"fold is the number of objects in a group, a whole number, got {self.fold!r}")
         objects = self._objects(X, y, training=True, sample_weight=sample_weight)
         check_classification_targets(y)
@@ -132,7 +135,8 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         self._context = first_tensor(train.objects) if takes(self.protocol, "context") else None
         self._protocol()  # one that cannot be had is refused before training
         shape = tuple(objects.shape[1:])
-        fold = min(int(self.fold), len(train))
+        vectors = objects.ndim == 2 and self.vocabulary_ is None
+        fold = min(default_fold(vectors=vectors) if self.fold is None else int(self.fold), len(train))
         if callable(self.network):
             with seeded(seed):
                 self.network_ = self.network(shape, len(self.classes_), fold)
@@ -149,10 +153,15 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         if self._protocol().tells_slots_apart and self.network_.slot_blind and fold > 1:
             raise RecipeError(
                 f"protocol={self.protocol!r} needs a network that tells the objects of a group apart, and this one is "
-                "slot-blind; use protocol='replicated', or for sentences network='sentence-lstm'"
+                "slot-blind; use protocol='replicated', or join='features' for vectors or network='sentence-lstm' for "
+                "sentences"
             )
+        rate = self.learning_rate
+        if rate is None:
+            pooled = fold > 1 and self.network_.slot_blind
+            rate = DEFAULT_RECIPE.learning_rate * (GROUPS_RATE if pooled else 1)
         recipe = Recipe(
-            **{name: getattr(self, name) for name in _OF_RECIPE}, seed=seed,
+            **{name: getattr(self, name) for name in _OF_RECIPE}, learning_rate=rate, seed=seed,
             patience=self.patience if self.early_stopping else None,
         )  # fmt: skip
         self.history_ = fit(self.network_, train, recipe, held_out, progress=self.verbose)

@@ -101,7 +101,7 @@ def test_numbers_in_a_table_keep_their_columns(tmp_path, capsys):
 def test_labels_do_not_matter_to_prediction(tmp_path):
     write_rows(tmp_path / "t.csv", ["x", "label"], [[number, "ab"[number % 2]] for number in range(20)])
     run = tmp_path / "run"
-    assert call("train", tmp_path / "t.csv", "--run-dir", run, *FAST) == 0
+    assert call("train", tmp_path / "t.csv", "--run-dir", run, "--net.join", "features", *FAST) == 0
     found = []
     for name, labels in {"whole": "aba", "missing": ["a", "", "b"], "unknown": "xyz", "empty": ["", "", ""]}.items():
         write_rows(tmp_path / f"{name}.csv", ["x", "label"], zip((3, 5, 7), labels, strict=True))

@@ -29,8 +29,9 @@ def data() -> LabelledSet:
     return LabelledSet(labels[:, None] + torch.randn(96, 5, generator=random), labels, ("a", "b", "c"))
 
 
-def network(fold: int = 2, classes: int = 3) -> AggregatedClassifier:
-    return build_network("mlp", object_shape=(5,), num_classes=classes, fold=fold, width=12, noise=0.1)
+def network(fold: int = 2, classes: int = 3, seed: int = 0) -> AggregatedClassifier:
+    options = {"width": 12, "noise": 0.1, "join": "features"}
+    return build_network("mlp", object_shape=(5,), num_classes=classes, fold=fold, seed=seed, **options)
 
 
 def train(folder: Path, kind: str = "plain", trained: AggregatedClassifier | None = None) -> History:

@@ -12,7 +12,6 @@ from torch import nn
 
 from agrlearn.errors import RunError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.catalogue import build_network
 from tests.faults.runs import network, train, weights_of
 
 
@@ -144,7 +143,7 @@ def own_network(*, noise=0.0, activation=nn.ReLU):
     [
         (own_network, lambda: own_network(noise=1.0)),
         (own_network, lambda: own_network(activation=nn.Tanh)),
-        (network, lambda: build_network("mlp", object_shape=(5,), num_classes=3, fold=2, width=12, noise=0.1, seed=1)),
+        (network, lambda: network(seed=1)),
     ],
     ids=["noise", "layers", "seed of the initial weights"],
 )

@@ -68,8 +68,8 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("small-cnn", {"join_after": 0}), ("small-cnn", {"join_after": 2}), ("mlp", {}), ("preact-resnet", {}),
-     ("wide-resnet", {})],
+    [("small-cnn", {"join_after": 0}), ("small-cnn", {"join_after": 2}), ("mlp", {"join": "features"}),
+     ("preact-resnet", {}), ("wide-resnet", {})],
 )  # fmt: skip
 def test_a_layer_that_reads_the_slots_side_by_side_reads_one_object_once(name, options):
     options = OPTIONS.get(name, {}) | options
@@ -119,7 +119,7 @@ def test_whatever_reads_the_slots_reads_one_object_as_it_reads_its_copies(layer,
 
 
 def test_a_weight_may_be_normalised_after_the_network_was_built():
-    network = build_network("mlp", object_shape=(6,), num_classes=5, fold=2).eval()
+    network = build_network("mlp", object_shape=(6,), num_classes=5, fold=2, join="features").eval()
     spectral_norm(network.encoder[0][0])
     objects = network.shared(torch.rand(5, 6))
     expected = network.bottleneck_from(replicate(objects, 2))
@@ -127,9 +127,11 @@ def test_a_weight_may_be_normalised_after_the_network_was_built():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_last_feature_layer_is_widened_by_fold(name):
-    widths = [make(name, fold).features for fold in (1, 2, 4)]
-    assert widths == [widths[0], 2 * widths[0], 4 * widths[0]]
+def test_the_last_feature_layer_is_widened_by_fold_unless_the_slots_are_pooled(name):
+    networks = {fold: make(name, fold) for fold in (1, 2, 4)}
+    least = networks[1].features
+    for fold, network in networks.items():
+        assert network.features == least * (1 if network.shares_head else fold)
 
 
 def test_head_i_answers_for_slot_i():
@@ -145,7 +147,7 @@ def test_head_i_answers_for_slot_i():
 
 
 def test_the_heads_equal_separate_softmax_layers():
-    network = build_network("mlp", object_shape=(6,), num_classes=5, fold=3).eval()
+    network = build_network("mlp", object_shape=(6,), num_classes=5, fold=3, join="features").eval()
     t = torch.randn(4, network.features)
     weights, biases = network.head.weight.view(3, 5, -1), network.head.bias.view(3, 5)
     separate = torch.stack([F.linear(t, weights[slot], biases[slot]) for slot in range(3)], dim=1)
@@ -264,7 +266,7 @@ def test_files_that_are_not_ours_are_refused(tmp_path, make_mlp):
 
 
 def test_costs_are_counted_as_by_hand():
-    network = build_network("mlp", object_shape=(6,), num_classes=3, fold=2, width=16, depth=1)
+    network = build_network("mlp", object_shape=(6,), num_classes=3, fold=2, width=16, depth=1, join="features")
     # 12 -> 32 without bias, batch normalisation of 32, and 32 -> 6 with bias
     assert count_parameters(network) == 12 * 32 + 2 * 32 + 32 * 6 + 6
     assert count_multiply_adds(network, torch.zeros(5, 2, 6)) == 5 * (12 * 32 + 32 * 6)

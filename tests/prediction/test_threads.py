@@ -38,7 +38,7 @@ def small(name: str, objects: torch.Tensor = IMAGES, **options) -> AggregatedCla
 
 
 NETWORKS = {
-    "features": lambda: (small("mlp", VECTORS), VECTORS),
+    "features": lambda: (small("mlp", VECTORS, join="features"), VECTORS),
     "channels": lambda: (small("small-cnn"), IMAGES),
     "width": lambda: (small("preact-resnet", join="width"), IMAGES),
     "max": lambda: (aggregate(foreign.nested(), 2, IMAGES, join="max", verbose=False), IMAGES),

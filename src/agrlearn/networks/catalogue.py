@@ -84,6 +84,7 @@ def build_network(
         "object_shape": list(object_shape),
         "num_classes": num_classes,
         "fold": fold,
+        **known,  # a later version may have other defaults
         **options,
     }
     if objects is not None:
@@ -103,7 +104,7 @@ def network_defaults(name: str) -> dict[str, Any]:
     """The options of the network called `name`, each with its default.
 
     >>> network_defaults("mlp")
-    {'width': 128, 'depth': 2, 'join': 'features', 'join_after': -1, 'dropout': 0.0, 'noise': 0.0}
+    {'width': 128, 'depth': 2, 'join': 'mean', 'join_after': -1, 'dropout': 0.0, 'noise': 0.0}
     """
     parameters = inspect.signature(look_up(NETWORKS, name, "network")).parameters
     return {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}

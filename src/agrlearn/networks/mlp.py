@@ -17,7 +17,7 @@ def mlp(
     *,
     width: int = 128,
     depth: int = 2,
-    join: str = "features",
+    join: str = "mean",
     join_after: int = -1,
     dropout: float = 0.0,
     noise: float = 0.0,
@@ -28,7 +28,7 @@ def mlp(
         object_shape: (features,) of one vector.
         width: units of a hidden layer; where the slots are concatenated, the last one has `fold` times more, as in the
             paper.
-        join: features concatenates the vectors of a group; max and mean pool them.
+        join: mean and max pool the last features of a group; features concatenates its vectors.
         join_after: how many hidden layers every object passes alone, before the join; -1 is none of them for features,
             and all for max and mean.
         dropout: the share of a hidden layer's outputs that is dropped in training.

@@ -26,20 +26,13 @@ from agrlearn.runs.rivals import RIVALS
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import network_name, open_data
 from agrlearn.studies.comparison import Comparison, Kind, Line, write_comparison
+from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE, GROUPS_RATE
 from agrlearn.training.recipe import Recipe
 
 ORDINARY = "ordinary network"
 """The method that the others are compared with: fold 1."""
 TEST_FRACTION, _TUNING_FRACTION = 0.25, 0.2
-DEFAULT_GROUPS: dict[str, Any] = {"fold": 2, "join": "mean", "repetition": 0.0}
-"""The setting of groups that is the default, and that is compared."""
 _MEMBERS = 4
-_GROUPS_RATE = 3
-
-DEFAULT_RECIPE = Recipe(
-    epochs=60, batch_size=32, optimizer="adamw", learning_rate=0.001, weight_decay=0.1, schedule="cosine",
-    evaluate_every=60,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,11 +77,8 @@ def make_methods(
 
 
 def groups_of(spec: RunSpec, **settings: Any) -> RunSpec:
-    """The ordinary network's spec with settings of groups, which learn by three times its rate unless one is given.
-
-    As the ordinary network's rate, that was chosen on validation parts of tables: of 1, 3 and 10 times, 3 erred least.
-    """
-    return with_settings(spec, **{"learning_rate": _GROUPS_RATE * spec.recipe.learning_rate, **settings})
+    """The ordinary network's spec with settings of groups, which learn by `GROUPS_RATE` unless a rate is given."""
+    return with_settings(spec, **{"learning_rate": GROUPS_RATE * spec.recipe.learning_rate, **settings})
 
 
 def with_settings(spec: RunSpec, **settings: Any) -> RunSpec:
