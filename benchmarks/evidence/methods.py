@@ -6,6 +6,7 @@ from typing import Any
 
 from agrlearn.runs.spec import RunSpec
 from agrlearn.studies.compare import (
+    ORDINARY,
     TEST_FRACTION,
     Method,
     groups_of,
@@ -24,9 +25,18 @@ FEWER_GROUPS = tuple(
 )
 """Where a run takes minutes."""
 _DROPOUT = 0.1
+DROPPED, DROPPED_GROUPS = f"ordinary, dropout {_DROPOUT}", f"fold 2, mean, dropout {_DROPOUT}"
 CHOSEN = "groups, chosen"
 """Of three settings of groups, the one that a validation part chooses: as many tries as each remedy has."""
 _TRIES = ({"fold": 2, "join": "mean"}, {"fold": 2, "join": "max", "repetition": 0.2}, {"fold": 4, "join": "mean"})
+CANDIDATES: dict[str, dict[str, Any]] = {
+    ORDINARY: {"fold": 1},
+    DROPPED: {"fold": 1, "dropout": _DROPOUT},
+    "fold 2, mean": {"fold": 2, "join": "mean", "repetition": 0.0},
+    DROPPED_GROUPS: {"fold": 2, "join": "mean", "repetition": 0.0, "dropout": _DROPOUT},
+    "fold 2, max, repetition 0.2": {"fold": 2, "join": "max", "repetition": 0.2},
+}
+"""Of which the default for vectors was chosen, on a fifth of the training part of 11 tables."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ def methods_for(data: str) -> list[Method]:
     controls = [Method(f"ordinary, objects as fold {fold}", (_seeing_more(spec, fold),)) for fold in folds]
     controls.append(Method("ordinary, rate as groups", (groups_of(spec, fold=1),)))
     if vectors:
-        controls.append(Method(f"ordinary, dropout {_DROPOUT}", (with_settings(spec, dropout=_DROPOUT),)))
+        controls.append(Method(DROPPED, (with_settings(spec, dropout=_DROPOUT),)))
     controls.append(Method("mixup of features, halves", (_halves(spec),)))
     found = [methods[0], *controls, *methods[1:]]
     if about.quick:
@@ -95,8 +105,17 @@ def methods_for(data: str) -> list[Method]:
     else:
         found = [Method(method.name, (method.tries[len(method.tries) // 2],), method.kind) for method in found]
     if about.tabm:
+        found.append(Method("one of five, chosen", tuple(candidates(spec).values()), "groups"))
         found.append(Method("TabM", (tabm_of(spec),)))
     return found
+
+
+def candidates(spec: RunSpec) -> dict[str, RunSpec]:
+    """Each candidate's run on the data of an ordinary network."""
+    return {
+        name: (with_settings if settings["fold"] == 1 else groups_of)(spec, **settings)
+        for name, settings in CANDIDATES.items()
+    }
 
 
 def _seeing_more(spec: RunSpec, times: int) -> RunSpec:

@@ -1,6 +1,7 @@
 """Runs of a data set: done, and kept in one file under results/evidence."""
 
 import json
+import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,9 @@ from agrlearn.runs.jobs import Resources, run_jobs
 from agrlearn.runs.many import Job
 from agrlearn.runs.result import FinishedRun
 from agrlearn.runs.spec import RunSpec
-from agrlearn.studies.compare import compare_methods
+from agrlearn.studies.compare import ORDINARY, cell_name, compare_methods, for_choosing
 from agrlearn.studies.comparison import Line
-from benchmarks.evidence.methods import DATA_SETS, methods_for
+from benchmarks.evidence.methods import DATA_SETS, candidates, methods_for
 from benchmarks.evidence.tabm_rival import do_run_or_tabm
 
 RESULTS = Path(__file__).parent.parent.parent / "results" / "evidence"
@@ -90,14 +91,32 @@ def unpack(data: str, folder: Path) -> None:
         (folder / "cells" / f"{one['file']}.json").write_text(json.dumps(whole))
 
 
-def finished(data: str) -> list[Line] | None:
-    """A line for each method that is done on all splits of a data set; None where the ordinary network is not."""
+def finished(data: str, base: str = ORDINARY) -> dict[str, Line] | None:
+    """A line for each method that is done on all splits of a data set, by name; None where the base is not.
+
+    Args:
+        base: the method that the others are compared with.
+    """
     if not (RESULTS / f"{data}.json").exists():
         return None
     missing: list[Job] = []
+    methods = sorted(methods_for(data), key=lambda method: method.name != base)
     with tempfile.TemporaryDirectory() as scratch:
         unpack(data, Path(scratch))
-        lines = compare_methods(methods_for(data), Path(scratch), seeds=DATA_SETS[data].splits, run=missing.extend)
+        lines = compare_methods(methods, Path(scratch), seeds=DATA_SETS[data].splits, run=missing.extend)
     left = {job.label.removesuffix(", choosing") for job in missing}
-    done = [line for line in lines if line.name not in left]
-    return done if done and done[0].kind == "ordinary" else None
+    done = {line.name: line for line in lines if line.name not in left}
+    return done if base in done else None
+
+
+def on_validation_parts(data: str) -> dict[str, dict[str, float]]:
+    """Each candidate's mean error and NLL on the validation parts; empty unless all of them are done."""
+    file = RESULTS / f"{data}.json"
+    runs = {one["file"]: one["scores"] for one in json.loads(file.read_text())["runs"]} if file.exists() else {}
+    found = {}
+    for name, spec in candidates(DATA_SETS[data].spec).items():
+        names = [cell_name(for_choosing(spec.with_seed(seed))) for seed in range(DATA_SETS[data].splits)]
+        if not runs.keys() >= set(names):
+            return {}
+        found[name] = {metric: statistics.fmean(runs[n][metric] for n in names) for metric in ("error", "nll")}
+    return found

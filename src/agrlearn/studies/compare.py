@@ -26,7 +26,7 @@ from agrlearn.runs.rivals import RIVALS
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import network_name, open_data
 from agrlearn.studies.comparison import Comparison, Kind, Line, write_comparison
-from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE, GROUPS_RATE
+from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE, GROUPS_RATE, default_options
 from agrlearn.training.recipe import Recipe
 
 ORDINARY = "ordinary network"
@@ -58,7 +58,9 @@ def make_methods(
     options = network_defaults(spec.network) if spec.network in NETWORKS else {}
     methods = [Method(ORDINARY, (spec,), "ordinary")]
     if "dropout" in options:
-        methods.append(Method("dropout", tuple(with_settings(spec, dropout=share) for share in (0.1, 0.3, 0.5))))
+        own = spec.net.get("dropout", options["dropout"])
+        shares = [share for share in (0.1, 0.3, 0.5, 0.0) if share != own][:3]
+        methods.append(Method("dropout", tuple(with_settings(spec, dropout=share) for share in shares)))
     smoothed = (with_settings(spec, label_smoothing=share) for share in (0.05, 0.1, 0.2))
     methods.append(Method("label smoothing", tuple(smoothed)))
     if not tokens:
@@ -116,8 +118,8 @@ def compare_methods(
     def job(method: Method, number: int, seed: int, *, tuning: bool) -> Job:
         spec = method.tries[number].with_seed(seed)
         if tuning:
-            spec = spec.model_copy(update={"tuning_fraction": _TUNING_FRACTION})
-        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', spec.key())}-seed{seed}"
+            spec = for_choosing(spec)
+        name = cell_name(spec)
         label = f"{method.name}, choosing" if tuning else method.name
         runs, cells = folder / "runs" / name, folder / "cells" / f"{name}.json"
         return Job(label, spec, runs, cells, data_dir, keep_checkpoints=False)
@@ -149,6 +151,16 @@ def compare_methods(
             outcomes[name][seed] = done[final.cell]
     base = {name: _values(outcomes[methods[0].name], name) for name in METRICS}
     return [_line(method, outcomes[method.name], base, spent) for method in methods if outcomes[method.name]]
+
+
+def for_choosing(spec: RunSpec) -> RunSpec:
+    """The same run, measured on a fifth of its training part instead of the test part."""
+    return spec.model_copy(update={"tuning_fraction": _TUNING_FRACTION})
+
+
+def cell_name(spec: RunSpec) -> str:
+    """The name of the file that keeps the result of a run."""
+    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', spec.key())}-seed{spec.seed}"
 
 
 def _order(run: FinishedRun) -> tuple[float, float]:
@@ -248,5 +260,6 @@ def base_spec(
     spec = RunSpec(data=data, network=network, fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE)
     found = open_data(spec, data_dir)
     objects = first_tensor(found.train.objects)
-    spec = with_settings(spec.model_copy(update={"network": network_name(spec, found)}), **settings)
+    name = network_name(spec, found)
+    spec = with_settings(spec.model_copy(update={"network": name}), **default_options(name) | settings)
     return spec, objects.dtype == torch.int64, objects.ndim == 2 and objects.dtype != torch.int64
