@@ -466,6 +466,15 @@ def test_a_run_file_that_lies_is_refused(kind, run):
     assert (run / "checkpoint.pt").read_bytes() == before
 
 
+TAIL = {"low": 0.0, "high": 1.0, "center": 0.0, "scale": 1.0, "power": 1.0}
+
+
+def column(**facts):
+    """A note of a table with this column and another."""
+    other = {"column": "z", "kind": "number", "median": 0.0, "gaps": False, "tail": None}
+    return {"preparation": {"kind": "table", "columns": [{"column": "x", **facts}, other], "label": "label"}}
+
+
 DATA_NOTES = {
     "a list": [],
     "a number for a source": {"source": 5},
@@ -480,6 +489,16 @@ DATA_NOTES = {
     },
     "no length": {"preparation": {"kind": "text", "text": "x", "label": "label", "words": ["a"]}},
     "numbers for columns": {"preparation": {"kind": "table", "columns": [1, 2], "label": "label"}},
+    "names for columns, as once": {"preparation": {"kind": "table", "columns": ["x", "z"], "label": "label"}},
+    "no columns": {"preparation": {"kind": "table", "columns": [], "label": "label"}},
+    "a median that is no number": column(kind="number", median=float("nan"), gaps=False),
+    "a kind of column that there is not": column(kind="code", run="evil.py"),
+    "a scale of zero": column(kind="number", median=0.0, gaps=False, tail=dict(TAIL, scale=0.0)),
+    "a million hashed places": column(kind="words", words=["a"], others=10**6, text=False),
+    "a word that is there twice": column(kind="words", words=["a", "a"], others=0, text=False),
+    "a thousand words": column(kind="words", words=[str(word) for word in range(1000)], others=0, text=False),
+    "a word of a million letters": column(kind="words", words=["a" * 10**6], others=0, text=False),
+    "a form of dates that there is not": column(kind="date", form="__import__", medians=[1.0] * 4, gaps=False),
     "images of a million pixels a side": {"preparation": {"kind": "images", "size": 10**6}},
     "a kind that there is not": {"preparation": {"kind": "code", "run": "evil.py"}},
 }  # fmt: skip

@@ -178,7 +178,7 @@ class Run:
         self.check_objects(source.unseen.objects, source.name)
         labelled = source.labelled(source.unseen, self.class_names)
         name = f"{len(labelled):,} objects of {source.name}"
-        if self.data is None or source.test is not None:
+        if self.data is None or source.test is not None or self.data.test == source.lasting_name:
             return labelled, name
         # By what they hold, not by where they are: the data may have been moved or copied.
         held_out, trained_on = self.held_out(source), self.trained_on(source)
