@@ -180,3 +180,13 @@ def test_balanced_class_weights_find_more_of_a_rare_class(tmp_path):
     train = open_data(RunSpec(data="t.csv", class_weight="balanced")).train
     sums = [float(train.weights[train.labels == number].sum()) for number in (0, 1)]
     assert sums == pytest.approx([len(train) / 2] * 2)
+
+
+@pytest.mark.parametrize("rate", [10, 300, 1e5])
+def test_a_learning_rate_that_is_too_large_ends_with_figures_or_a_sentence(rate, tmp_path, capsys):
+    chance = numpy.random.default_rng(0)
+    rows = [[*chance.normal(size=2), "ab"[number % 2]] for number in range(60)]
+    write_rows(tmp_path / "small.csv", ["a", "b", "label"], rows)
+    assert call("train", "small.csv", "--learning-rate", rate, "--epochs", 20) in (0, 2)
+    said = capsys.readouterr()
+    assert "held-out error" in said.out or "no longer finite" in said.err

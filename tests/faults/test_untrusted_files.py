@@ -81,6 +81,13 @@ def parquet_of(make):
     return write
 
 
+def packed_bomb(file):
+    with gzip.open(file, "wb", compresslevel=1) as packed:
+        packed.write(b"x,label\n")
+        for _ in range(600):
+            packed.write(b"1,a\n" * 2**18)
+
+
 TABLES = {
     "rows without a name": ("t.jsonl", lambda file: file.write_text("{}\n{}\n"), "row 1"),
     "parquet with a date beyond all years": (
@@ -91,17 +98,20 @@ TABLES = {
     ),
     "a single class": ("t.csv", lambda file: file.write_text("x,label\n1,a\n2,a\n"), "a single class, 'a'"),
     "a label with a NUL": (
-        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "a\\u0000"}\n{"x": 1, "label": "a"}\n'), "not text",
+        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "a\\u0000"}\n{"x": 2, "label": "a"}\n'), "not text",
     ),
     "a label that is half a character": (
-        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "\\ud800"}\n{"x": 1, "label": "a"}\n'), "not text",
+        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "\\ud800"}\n{"x": 2, "label": "a"}\n'), "not text",
     ),
     "a label of a megabyte": ("t.csv", lambda file: file.write_text(f"x,label\n1,{'a' * 2**20}\n2,b\n"), "characters"),
     "a billion columns": ("t.csv", lambda file: sparse(file, start=b"a," * 2**20), "row 1 is longer than"),
     "a million and a half columns": ("t.csv", many_columns, "row 1 is longer than"),
-    "one enormous line": ("t.csv", lambda file: sparse(file, start=b"x,label\n1,a\n"), "row 3 is longer than"),
+    "one enormous line": ("t.csv", lambda file: sparse(file, start=b"x,label\n1,a\n"), "not a text file"),
+    "one enormous line of letters": ("t.csv", lambda file: file.write_text("x,label\n1," + "a" * 2**24), "row 2 is"),
+    "a packed bomb": ("t.csv.gz", packed_bomb, "unpacks to more than 100 times its size"),
+    "a packed file that is none": ("t.csv.gz", lambda file: file.write_bytes(b"x,label\n1,a\n"), "cannot be unpacked"),
     "a header of one enormous cell": ("t.csv", lambda file: file.write_text("x" * 2**23 + ",label\n1,2\n"), "row 1"),
-    "NULs": ("t.csv", lambda file: file.write_bytes(b"x,label\n\0\0,a\n2,b\n"), "row 2"),
+    "NULs": ("t.csv", lambda file: file.write_bytes(b"x,label\n\0\0,a\n2,b\n"), "not a text file"),
     "a quote that is never closed": (
         "t.csv", lambda file: file.write_text('x,label\n"' + "1,a\n" * 100_000), "row",
     ),
@@ -112,9 +122,11 @@ TABLES = {
     "JSON that is no object": ("t.jsonl", lambda file: file.write_text("5\n"), "row 1"),
     "JSON of lists of lists": ("t.jsonl", lambda file: file.write_text("[[1]]\n"), "row 1"),
     "JSON with too large a number": (
-        "t.jsonl", lambda file: file.write_text('{"x": 1' + "0" * 400 + ', "label": 1}\n'), "row 1",
+        "t.jsonl",
+        lambda file: file.write_text("".join(f'{{"x": {x}, "label": 1}}\n' for x in (1, 2, 10**400))),
+        "row 3",
     ),
-    "one enormous line of JSON": ("t.jsonl", sparse, "row 1 is longer than"),
+    "one enormous line of JSON": ("t.jsonl", sparse, "not a text file"),
     "garbage called parquet": ("t.parquet", lambda file: file.write_bytes(b"PAR1" + bytes(1000) + b"PAR1"), "parquet"),
     "parquet cut in two": ("t.parquet", cut_in_two, "parquet"),
     "parquet with far more rows than bytes": ("t.parquet", ten_million_rows, "parquet"),

@@ -82,7 +82,7 @@ class Number(BaseColumn):
     @staticmethod
     def learn(column: str, cells: Cells) -> "Number":
         values = numbers_of(cells)
-        filled = values[~numpy.isnan(values)]
+        filled = numpy.sort(values[~numpy.isnan(values)])  # so that no rounding depends on the order of the rows
         median = float(numpy.median(filled)) if len(filled) else 0.0
         return Number(column=column, median=median, gaps=len(filled) < len(values), tail=_learn_tail(filled))
 
