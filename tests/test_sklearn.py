@@ -18,10 +18,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from agrlearn.data.datasets import open_source
 from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.ordering import canonical_order
 from agrlearn.errors import AgrLearnError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
-from agrlearn.sklearn import AgrLearnClassifier, _canonical_order
+from agrlearn.sklearn import AgrLearnClassifier
 from agrlearn.training.history import History
 
 
@@ -287,7 +288,7 @@ def test_a_wide_table_is_ordered_in_no_time():
     x = numpy.random.default_rng(0).normal(size=(300, 20_000)).astype(numpy.float32)
     data = LabelledSet(torch.from_numpy(x), torch.zeros(300, dtype=torch.int64), ("a", "b"))
     start = time.perf_counter()
-    assert x[_canonical_order(data).numpy(), 0].tolist() == sorted(x[:, 0].tolist())
+    assert x[canonical_order(data).numpy(), 0].tolist() == sorted(x[:, 0].tolist())
     assert time.perf_counter() - start < 1
 
 

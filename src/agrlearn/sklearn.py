@@ -17,8 +17,9 @@ from torch import Tensor
 from agrlearn.data.arrays import objects_from_array
 from agrlearn.data.column_kinds import Kind, choose_kinds
 from agrlearn.data.columns import Cells
-from agrlearn.data.frames import cells_of_frame, is_frame, is_numeric
+from agrlearn.data.frames import cells_of_frame, is_frame, is_numeric, sentences_in
 from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.ordering import canonical_order
 from agrlearn.data.preparation import TablePreparation
 from agrlearn.data.prepared import Table, to_objects
 from agrlearn.data.text import Vocabulary
@@ -147,7 +148,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             classes = compute_sample_weight(self.class_weight, y)
             sample_weight = classes if sample_weight is None else classes * numpy.asarray(sample_weight)
         data = _weighted(objects, torch.from_numpy(numbers), tuple(map(str, self.classes_)), sample_weight)
-        data = data.subset(_canonical_order(data))
+        data = data.subset(canonical_order(data))
         train, held_out = data, None
         if self.early_stopping:
             if not 0 < self.validation_fraction < 1:
@@ -205,16 +206,15 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
 
     def _objects(self, X: Any, y: Any = None, *, training: bool, sample_weight: Any = None) -> Tensor:
         """The rows as the network takes them, checked as scikit-learn asks."""
-        sentences = _sentences(X)
+        sentences = sentences_in(X)
         if training:
             self.vocabulary_ = self.preparation_ = None
             if y is None:
                 raise ValueError("This AgrLearnClassifier estimator requires y to be passed, but the target y is None")
         elif (sentences is None) != (self.vocabulary_ is None):
-            trained, expected = (
-                ("numbers", "not sentences") if sentences is not None else ("sentences", "a list of strings")
-            )
-            raise ValueError(f"the classifier was trained on {trained}; expected {expected}")
+            if sentences is None:
+                raise ValueError("the classifier was trained on sentences; expected a list of strings")
+            raise ValueError("the classifier was trained on numbers and cannot predict sentences")
         if sentences is not None:
             return self._tokens(sentences, y, training, sample_weight)
         if is_frame(X) and (self.preparation_ is not None if not training else not is_numeric(X)):
@@ -269,19 +269,6 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         return to_objects(self.preparation_.apply(cells))
 
 
-def _sentences(X: Any) -> list[str] | None:
-    """The sentences in a list of strings, a series, or a table with one column of texts; None for anything else."""
-    if is_frame(X) or (isinstance(X, numpy.ndarray) and X.ndim == 2):
-        if X.shape[1] != 1 or len(X) == 0:
-            return None
-        X = next(iter(cells_of_frame(X).values())) if is_frame(X) else X[:, 0]
-    return list(X) if _is_text(X) else None
-
-
-def _is_text(X: Any) -> bool:
-    return (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1) and len(X) > 0 and isinstance(next(iter(X)), str)
-
-
 def _vocabulary(sentences: list[str], sample_weight: Any) -> Vocabulary:
     """Of the rows that count, each different sentence once, so that neither order nor repetitions matter."""
     return Vocabulary.of(sorted({sentences[row] for row in _counted(sample_weight, sentences)}))
@@ -304,28 +291,3 @@ def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_we
         raise ValueError("Sample weights must contain at least one non-zero number.")
     kept = weights.nonzero().squeeze(1)
     return LabelledSet(objects[kept], labels[kept], names, (weights[kept] / weights[kept].mean()).float())
-
-
-def _canonical_order(data: LabelledSet) -> Tensor:
-    """The rows in an order of their own, so that training does not depend on how they came."""
-    rows = first_tensor(data.objects).flatten(1).numpy()
-    keys = [] if data.weights is None else [data.weights.numpy()]
-    first = numpy.lexsort([*keys, data.labels.numpy()])
-    # As bytes that sort as the numbers do, a row is one key however wide it is.
-    return torch.from_numpy(first[_sortable(rows[first]).argsort(kind="stable")].copy())
-
-
-def _sortable(rows: numpy.ndarray) -> numpy.ndarray:
-    """(rows,): bytes that sort as (rows, features) numbers do, the first feature first.
-
-    >>> _sortable(numpy.array([[1.0, 2.0], [1.0, -3.0], [-5.0, 0.0]], dtype="float32")).argsort().tolist()
-    [2, 1, 0]
-    """
-    if rows.dtype == numpy.float32:
-        bits = (rows + 0.0).view(numpy.int32)  # without -0.0, which equals 0.0
-        rows = numpy.where(bits < 0, numpy.int32(-1) ^ bits ^ numpy.int32(-(2**31)), bits)
-    if rows.dtype.kind == "i":
-        unsigned = rows.dtype.str.replace("i", "u")
-        rows = (rows ^ numpy.iinfo(rows.dtype).min).view(unsigned)
-    big = numpy.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder(">"))
-    return big.view(f"V{big.shape[1] * big.itemsize}")[:, 0]

@@ -5,9 +5,11 @@ import json
 import random
 
 import numpy
+import pandas
 import pytest
 import torch
 
+from agrlearn.errors import DataError
 from agrlearn.runs.run import Run
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import open_data
@@ -58,6 +60,7 @@ def test_a_mixed_table_with_gaps_is_trained_on_and_predicted_alike_by_command_li
     written = [list(row.values())[-2:] for row in csv.DictReader((tmp_path / "predictions.csv").open())]
     predicted = Run.open("run").predict("new.csv")
     assert written == [[f"{value:.6g}" for value in row] for row in predicted.tolist()]
+    assert torch.equal(Run.open("run").predict(pandas.read_csv("new.csv")), predicted)
     assert call("evaluate", "run", ship, "--protocol", "replicated") == 0
     assert "20 held-out objects" in capsys.readouterr().out
 
@@ -190,3 +193,17 @@ def test_a_learning_rate_that_is_too_large_ends_with_figures_or_a_sentence(rate,
     assert call("train", "small.csv", "--learning-rate", rate, "--epochs", 20) in (0, 2)
     said = capsys.readouterr()
     assert "held-out error" in said.out or "no longer finite" in said.err
+
+
+def test_a_frame_that_a_run_cannot_predict_is_told(ship, table):
+    assert call("train", ship, "--run-dir", "run", *FAST) == 0
+    rows = pandas.read_csv(ship)
+    with pytest.raises(DataError, match="the table has no column 'Fare', which the network was trained on"):
+        Run.open("run").predict(rows.drop(columns="Fare"))
+    with pytest.raises(DataError, match="the table, row 0: the column 'Fare' holds 'cheap'"):
+        Run.open("run").predict(rows.assign(Fare="cheap"))
+    with pytest.raises(DataError, match="the table is empty"):
+        Run.open("run").predict(rows[:0])
+    assert call("train", table, "--run-dir", "arrays", *FAST) == 0
+    with pytest.raises(DataError, match="was not trained on a table"):
+        Run.open("arrays").predict(rows)

@@ -1,17 +1,13 @@
 """Labels of any kind, and batches of any Dataset."""
 
 import numpy
-import pandas
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
 from agrlearn.data.labelled import LabelledSet, batches, fetch
 from agrlearn.errors import DataError
-from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler
-from agrlearn.networks.catalogue import build_network
-from agrlearn.training.loop import fit
 
 
 @pytest.mark.parametrize(
@@ -80,25 +76,3 @@ def test_labels_that_do_not_fit_are_refused(labels, message):
 def test_weights_that_are_not_one_for_each_object_are_refused():
     with pytest.raises(DataError, match="one weight for each of 4 objects, got weights of shape \\(9,\\)"):
         LabelledSet(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0]), ("a", "b"), torch.ones(9))
-
-
-FRAME = pandas.DataFrame({"a": [0.5, 1.5, 2.5, 3.5], "b": [1.0, 2.0, 3.0, 4.0]})
-NUMBERS = [0, 1, 0, 1]
-
-
-@pytest.mark.parametrize("use", [fit, evaluate])
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ((FRAME, NUMBERS), "got DataFrame as its first item"),
-        (FRAME, "got a DataFrame"),
-        ((FRAME.to_numpy(), NUMBERS), "got ndarray as its first item"),
-        ((FRAME.to_numpy()[:2].tolist(), [0, 1]), "got a list as the label"),
-        ([(FRAME.iloc[row], NUMBERS[row]) for row in range(4)], "as tensors or numbers, got Series and int"),
-    ],
-    ids=["frame and labels", "frame", "array and labels", "two rows and labels", "rows of a frame"],
-)
-def test_data_that_are_no_pairs_are_told_what_takes_them(use, data, message):
-    network = build_network(object_shape=(2,), num_classes=2, fold=1)
-    with pytest.raises(DataError, match=f"{message}.*AgrLearnClassifier"):
-        use(network, data)

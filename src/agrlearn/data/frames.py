@@ -1,6 +1,8 @@
-"""Data frames in memory, as pandas and polars make them. Neither is imported."""
+"""Tables and sentences in memory. Data frames are those of pandas or polars; neither is imported."""
 
 from typing import Any
+
+import numpy
 
 from agrlearn.data.columns import Cells
 from agrlearn.errors import DataError
@@ -38,3 +40,16 @@ def is_numeric(frame: Any) -> bool:
     if not kinds or any(kind not in "biuf" or kind == "" for kind in kinds):
         return False
     return not frame.isna().to_numpy().any()
+
+
+def sentences_in(X: Any) -> list[str] | None:
+    """The sentences in a list of strings, a series, or a table with one column of texts; None for anything else."""
+    if is_frame(X) or (isinstance(X, numpy.ndarray) and X.ndim == 2):
+        if X.shape[1] != 1 or len(X) == 0:
+            return None
+        X = next(iter(cells_of_frame(X).values())) if is_frame(X) else X[:, 0]
+    return list(X) if _is_text(X) else None
+
+
+def _is_text(X: Any) -> bool:
+    return (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1) and len(X) > 0 and isinstance(next(iter(X)), str)

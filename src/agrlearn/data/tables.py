@@ -10,6 +10,7 @@ from torch import Tensor
 from agrlearn.data.cells import as_word, is_blank
 from agrlearn.data.column_kinds import Kind, choose_kinds, guess_label
 from agrlearn.data.columns import LONGEST_COLUMN, Cells
+from agrlearn.data.frames import cells_of_frame
 from agrlearn.data.preparation import TablePreparation, table_preparation
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.data.sources import BadObject, Part, Place, Source, refuse_growth
@@ -61,7 +62,7 @@ def read_table(
     if any(len(name) > LONGEST_COLUMN for name in rows[0][1]):
         raise DataError(f"{path} has a column whose name is longer than {LONGEST_COLUMN:,} characters; is it a table?")
     cells = {name: [row[name] for _, row in rows] for name in rows[0][1]}
-    choice = _choose(path, cells, options) if preparation is None else _known(path, cells, options, preparation)
+    choice = _choose(path, cells, options) if preparation is None else _known(str(path), cells, options, preparation)
     try:
         wrong = choice.check(cells, labels=labels)
         for index in sorted(wrong):
@@ -70,7 +71,7 @@ def read_table(
         if not kept:
             raise DataError(f"{path} has no usable rows")
         cells = {name: [column[index] for index in kept] for name, column in cells.items()}
-        made = choice.make(path, cells)
+        made = choice.make(str(path), path.stat().st_size, cells)
     except DataError as error:
         if preparation is None:
             error.add_note(f"{path}:\n{format_facts(choice.facts)}")
@@ -88,6 +89,18 @@ def read_table(
         columns=made.facts,
         table=made.table,
     )
+
+
+def prepare_frame(frame: Any, preparation: dict[str, Any]) -> Source:
+    """The rows of a data frame as objects, as an earlier run made them from its table; labels are not read."""
+    cells, name = cells_of_frame(frame), "the table"
+    if not len(frame):
+        raise DataError(f"{name} is empty; expected at least one row")
+    choice = _known(name, cells, _GUESSED, preparation)
+    for row, reason in sorted(choice.check(cells, labels=False).items()):
+        raise DataError(f"{name}, row {row}: {reason}; fix it, or leave it out")
+    made = choice.make(name, int(frame.memory_usage(deep=True).sum()) if hasattr(frame, "memory_usage") else 0, cells)
+    return Source(name, Part(made.objects), preparation=preparation)
 
 
 @dataclass(frozen=True)
@@ -132,9 +145,8 @@ class _Choice:
             wrong |= {row: f"the column {self.label!r} is empty" for row in blank}
         return wrong
 
-    def make(self, path: Path, cells: Mapping[str, Cells]) -> _Made:
-        """The rows as objects."""
-        size = path.stat().st_size
+    def make(self, name: str, size: int, cells: Mapping[str, Cells]) -> _Made:
+        """The rows as objects, made from `size` bytes of files."""
         if self.text is not None:
             if self.known is not None:
                 known = self.known
@@ -142,12 +154,12 @@ class _Choice:
             else:
                 words = Vocabulary.of(cells[self.text])
             made = 8 * words.length * len(cells[self.text])
-            refuse_growth(str(path), made, size, "shorten or leave out its longest sentences")
+            refuse_growth(name, made, size, "shorten or leave out its longest sentences")
             preparation = words.preparation(self.text, self.remembered)
             return _Made(words.encode(cells[self.text]), preparation, () if self.known else self.facts)
         learned = self._preparation(cells)
         rows = len(next(iter(cells.values())))
-        refuse_growth(str(path), 4 * learned.width * rows, size, "leave out some of its columns with --ignore")
+        refuse_growth(name, 4 * learned.width * rows, size, "leave out some of its columns with --ignore")
         table = None if self.known else Table(cells, self.kinds, self.label)
         facts = table.facts(learned, self.label_fact) if table else ()
         return _Made(to_objects(learned.apply(cells)), learned.model_dump(mode="json"), facts, table)
@@ -206,18 +218,18 @@ def _remarks_on_text(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     )
 
 
-def _known(path: Path, cells: Mapping[str, Cells], options: TableOptions, known: dict[str, Any]) -> _Choice:
+def _known(table: str, cells: Mapping[str, Cells], options: TableOptions, known: dict[str, Any]) -> _Choice:
     """The columns that a network was trained on."""
     names = dict.fromkeys(cells)
     remembered = options.label or known["label"]
     if options.label is not None:
-        look_up(names, options.label, f"column of {path}")
+        look_up(names, options.label, f"column of {table}")
     label = remembered if remembered in cells and not all(map(is_blank, cells[remembered])) else None
     text = known["text"] if known["kind"] == "text" else None
     needed = [text] if text else [column["column"] for column in known["columns"]]
     for name in needed:
         if name not in cells:
-            raise DataError(f"{path} has no column {name!r}, which the network was trained on")
+            raise DataError(f"{table} has no column {name!r}, which the network was trained on")
     return _Choice({}, label, remembered, text=text, known=known)
 
 

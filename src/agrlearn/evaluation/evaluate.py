@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, check_range, checked_dataset, explain_lost_workers, fetch, fetch_each
+from agrlearn.data.labelled import LabelledSet, check_range, explain_lost_workers, fetch, fetch_each
+from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError
 from agrlearn.evaluation.metrics import Outcomes, Scores, outcomes_of, score
 from agrlearn.modes import eval_view

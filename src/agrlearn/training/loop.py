@@ -16,9 +16,9 @@ from agrlearn.data.labelled import (
     batches,
     check_class_count,
     check_range,
-    checked_dataset,
     explain_lost_workers,
 )
+from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
