@@ -106,7 +106,7 @@ class Number(BaseColumn):
     def describe(self, cells: Cells) -> str:
         facts = ["as it is"]
         if self.tail is not None:
-            facts = ["heavy-tailed: drawn together by a power" if self.tail.power != 1 else "centred"]
+            facts = ["heavy-tailed: a power of it" if self.tail.power != 1 else "centred"]
         if self.gaps:
             count = int(numpy.isnan(numbers_of(cells)).sum())
             facts.append(f"{count:,} {'gap' if count == 1 else 'gaps'} filled with {self.median:g} and flagged")

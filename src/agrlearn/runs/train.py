@@ -149,10 +149,10 @@ def _opening(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
     return tuple((name, getattr(spec, name)) for name in names)
 
 
-def data_stamp(data: str) -> str:
+def data_stamp(data: str, test: str | None = None) -> str:
     """A fingerprint of the files' names, sizes and times: cheap to compare, and changed by every change."""
-    path = Path(data)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    paths = [Path(name) for name in (data, test) if name is not None]
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
@@ -215,7 +215,7 @@ def train_run(
     """Train the network, with a directory where a stopped run goes on."""
 
     def on_claim(folder: Path) -> None:
-        changes: dict[str, Any] = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(spec.data)}
+        changes: dict[str, Any] = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(spec.data, spec.test)}
         if data.stopping is not None:  # what chose the epoch is not what to measure on
             changes["data"] = note_data(data.train, data.test)
         update_run(folder, **changes, **({"command": command[:LONGEST_TEXT]} if command else {}))
