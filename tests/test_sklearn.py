@@ -1,17 +1,24 @@
 """The scikit-learn estimator."""
 
 import pickle
+import time
 
 import numpy
+import pandas
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from agrlearn.data.datasets import open_source
+from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.ordering import canonical_order
 from agrlearn.errors import AgrLearnError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -21,7 +28,7 @@ from agrlearn.training.history import History
 
 def expected_failures(estimator):
     reason = "a weight multiplies a row's loss; repeated rows also make an epoch longer"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
 
 
 @parametrize_with_checks([AgrLearnClassifier(epochs=20)], expected_failed_checks=expected_failures)
@@ -193,3 +200,123 @@ def test_the_training_objects_are_kept_only_where_prediction_needs_them():
     fitted = AgrLearnClassifier(epochs=1).fit(x[:50], y[:50]).set_params(protocol="contextual")
     with pytest.raises(AgrLearnError, match="fit with protocol='contextual'"):
         fitted.predict(x)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """A table with gaps, words, dates and an identifier, and its labels."""
+    chance = numpy.random.default_rng(0)
+    size = chance.normal(size=300)
+    colour = chance.choice(["red", "green", "blue"], 300)
+    table = pandas.DataFrame(
+        {
+            "customer_id": 1000 + chance.permutation(300),
+            "size": numpy.where(chance.random(300) < 0.2, numpy.nan, size),
+            "colour": pandas.Series(colour).where(chance.random(300) < 0.9),
+            "shade": pandas.Categorical(chance.choice(["light", "dark"], 300)),
+            "member": chance.random(300) < 0.5,
+            "day": pandas.Timestamp("2024-01-01") + pandas.to_timedelta(chance.integers(0, 300, 300), unit="D"),
+            "price": numpy.exp(2 * chance.normal(size=300)),
+        }
+    )
+    return table, numpy.where(size + 2 * (colour == "red") > 0.5, "yes", "no")
+
+
+def test_a_frame_with_gaps_and_words_is_prepared_as_a_file_is(frame, tmp_path):
+    table, y = frame
+    with pytest.warns(UserWarning, match="left out: 'customer_id' "):
+        fitted = AgrLearnClassifier(epochs=15, random_state=0).fit(table, y)
+    assert fitted.score(table, y) > 0.8
+    assert fitted.n_features_in_ == 7
+    table.assign(label=y).to_csv(tmp_path / "t.csv", index=False)
+    read = open_source(str(tmp_path / "t.csv"))
+    assert fitted.preparation_.model_dump()["columns"] == read.preparation["columns"]
+    new = table[:3].assign(size=numpy.nan, colour=["purple", None, "red"], day=pandas.NaT)
+    assert numpy.isfinite(fitted.predict_proba(new)).all()
+    thawed = pickle.loads(pickle.dumps(fitted))
+    numpy.testing.assert_array_equal(fitted.predict_proba(new), thawed.predict_proba(new))
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(table.rename(columns={"size": "weight"}))
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+def test_a_frame_does_not_depend_on_the_order_of_its_rows_and_cross_validates(frame):
+    table, y = frame
+    order = numpy.random.default_rng(1).permutation(len(y))
+    first = AgrLearnClassifier(epochs=2, random_state=0).fit(table, y)
+    again = clone(first).fit(table.iloc[order], y[order])
+    assert first.preparation_ == again.preparation_
+    numpy.testing.assert_array_equal(first.predict_proba(table), again.predict_proba(table))
+    assert cross_val_score(AgrLearnClassifier(epochs=15, random_state=0), table, y, cv=3).mean() > 0.7
+
+
+def test_numbers_with_gaps_are_taken_and_infinite_ones_are_not(table):
+    x, y = table
+    holes = numpy.where(numpy.random.default_rng(0).random(x.shape) < 0.1, numpy.nan, x)
+    fitted = AgrLearnClassifier(epochs=10, random_state=0).fit(holes, y)
+    assert fitted.score(holes, y) > 0.6
+    assert fitted.preparation_.width == 16  # a flag for every feature
+    whole = AgrLearnClassifier(epochs=10, random_state=0).fit(x, y)
+    assert whole.preparation_ is None
+    middle = numpy.where(numpy.isnan(holes), numpy.median(x, axis=0), holes)
+    numpy.testing.assert_array_equal(whole.predict_proba(holes), whole.predict_proba(middle))
+    with pytest.raises(ValueError, match="infinity"):
+        AgrLearnClassifier().fit(numpy.where(holes > 2, numpy.inf, holes), y)
+
+
+SENTENCES = ["a fine and moving film", "what a fine cast", "a dull and empty film", "what a dull plot"] * 10
+OPINIONS = ["pos", "pos", "neg", "neg"] * 10
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda texts: pandas.DataFrame({"review": texts}), lambda texts: numpy.array(texts, dtype=object)[:, None]]
+)
+def test_a_table_with_one_column_of_texts_is_a_list_of_sentences(wrap):
+    expected = AgrLearnClassifier(epochs=2, random_state=0).fit(SENTENCES, OPINIONS)
+    fitted = AgrLearnClassifier(epochs=2, random_state=0).fit(wrap(SENTENCES), OPINIONS)
+    new = ["a fine plot", "a dull cast"]
+    numpy.testing.assert_array_equal(fitted.predict_proba(wrap(new)), expected.predict_proba(new))
+    with pytest.raises(ValueError, match="a sentence in every row, got None in row 1"):
+        fitted.predict(wrap(["a fine film", None]))
+
+
+def test_sparse_matrices_are_taken_as_text_vectorizers_make_them():
+    piped = make_pipeline(TfidfVectorizer(), AgrLearnClassifier(epochs=20, random_state=0)).fit(SENTENCES, OPINIONS)
+    assert list(piped.predict(["a fine film", "a dull film"])) == ["pos", "neg"]
+
+
+def test_a_wide_table_is_ordered_in_no_time():
+    x = numpy.random.default_rng(0).normal(size=(300, 20_000)).astype(numpy.float32)
+    data = LabelledSet(torch.from_numpy(x), torch.zeros(300, dtype=torch.int64), ("a", "b"))
+    start = time.perf_counter()
+    assert x[canonical_order(data).numpy(), 0].tolist() == sorted(x[:, 0].tolist())
+    assert time.perf_counter() - start < 1
+
+
+def test_class_weights_multiply_those_of_samples(table):
+    x, y = table
+
+    def probabilities(sample_weight=None, **options):
+        return AgrLearnClassifier(epochs=4, random_state=0, **options).fit(x, y, sample_weight).predict_proba(x)
+
+    numpy.testing.assert_array_equal(probabilities(class_weight={0: 3, 1: 1, 2: 1}), probabilities(1 + 2 * (y == 0)))
+    rare = y != 0
+    rare[::5] = True
+    x, y = x[rare], y[rare]
+    balanced = compute_sample_weight("balanced", y)
+    numpy.testing.assert_array_equal(probabilities(class_weight="balanced"), probabilities(balanced))
+    half = numpy.where(y == 1, 0.5, 1)
+    numpy.testing.assert_array_equal(probabilities(half, class_weight="balanced"), probabilities(half * balanced))
+
+
+@pytest.mark.parametrize("rate", [10.0, 1e4])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_learning_rate_that_is_too_large_ends_with_answers_or_a_sentence(table, rate, early_stopping):
+    x, y = table
+    unstable = AgrLearnClassifier(
+        epochs=5, optimizer="sgd", learning_rate=rate, early_stopping=early_stopping, random_state=0
+    )
+    try:
+        assert numpy.isfinite(unstable.fit(x, y).predict_proba(x)).all()
+    except AgrLearnError as error:
+        assert "lower" in str(error)

@@ -1,18 +1,27 @@
-"""scikit-learn's estimator contract: arrays of vectors or images, or lists of sentences."""
+"""scikit-learn's estimator contract: arrays of vectors or images, tables with gaps and words, or sentences."""
 
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import numpy
 import torch
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
 from agrlearn.data.arrays import objects_from_array
+from agrlearn.data.column_kinds import Kind, choose_kinds
+from agrlearn.data.columns import Cells
+from agrlearn.data.frames import cells_of_frame, is_frame, is_numeric, sentences_in
 from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.ordering import canonical_order
+from agrlearn.data.preparation import TablePreparation
+from agrlearn.data.prepared import Table, to_objects
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import first_tensor
@@ -32,7 +41,10 @@ _OF_RECIPE = (
 
 
 class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that classifies `fold` objects in one pass, for vectors, images or sentences.
+    """A classifier that classifies `fold` objects in one pass, for vectors, images, sentences or tables.
+
+    Tables with gaps or words become vectors as `agrlearn train` makes them: see `preparation_`. A frame or array with a
+    single column of texts is a list of sentences. Sparse matrices, such as those of TF-IDF, are not standardised.
 
     Training does not depend on the order of the rows. Replicated prediction, the default, treats each object alone;
     batched answers depend on the objects predicted together.
@@ -52,6 +64,8 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         protocol, draws: how to predict: replicated, batched or contextual.
         early_stopping: hold out `validation_fraction` of the training objects and keep the epoch with the best
             likelihood on them, stopping after `patience` epochs without a better one.
+        class_weight: what the loss of each class is multiplied by, as a dict, or "balanced" for as much more as a class
+            has fewer objects; beside `sample_weight`, both count.
         random_state: an int makes fits repeatable.
         verbose: show a progress bar.
 
@@ -82,6 +96,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         patience: int = 10,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -103,10 +118,19 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.class_weight = class_weight
         self.random_state = random_state
         self.verbose = verbose
 
     vocabulary_: Vocabulary | None
+    """Of sentences."""
+    preparation_: TablePreparation | None
+    """How rows with gaps or words become vectors."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AgrLearnClassifier":
         """Train on objects `X` with labels `y`.
@@ -124,8 +148,11 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if self.class_weight is not None:
+            classes = compute_sample_weight(self.class_weight, y)
+            sample_weight = classes if sample_weight is None else classes * numpy.asarray(sample_weight)
         data = _weighted(objects, torch.from_numpy(numbers), tuple(map(str, self.classes_)), sample_weight)
-        data = data.subset(_canonical_order(data))
+        data = data.subset(canonical_order(data))
         train, held_out = data, None
         if self.early_stopping:
             if not 0 < self.validation_fraction < 1:
@@ -149,8 +176,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
                 options["vocabulary"] = self.vocabulary_.size
             self.network_ = build_network(
                 name, object_shape=shape, num_classes=len(self.classes_), fold=fold, seed=seed,
-                objects=first_tensor(train.objects),
-                **options,
+                objects=None if issparse(X) else first_tensor(train.objects), **options,
             )  # fmt: skip
         if self._protocol().tells_slots_apart and self.network_.slot_blind and fold > 1:
             raise RecipeError(
@@ -191,42 +217,78 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
 
     def _objects(self, X: Any, y: Any = None, *, training: bool, sample_weight: Any = None) -> Tensor:
         """The rows as the network takes them, checked as scikit-learn asks."""
-        if _is_text(X):
-            sentences = list(X)
-            missing = next((number for number, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
-            if missing is not None:
-                raise ValueError(f"expected a sentence in every row, got {sentences[missing]!r} in row {missing}")
-            if training:
-                if y is None or len(y) != len(sentences):
-                    raise ValueError(f"expected one label for each of {len(sentences)} sentences")
-                self.vocabulary_ = _vocabulary(sentences, sample_weight)
-                self.n_features_in_ = 1
-            words = getattr(self, "vocabulary_", None)
-            if words is None:
-                raise ValueError("the classifier was trained on numbers and cannot predict sentences")
-            return words.encode(sentences)
-        if not training and getattr(self, "vocabulary_", None) is not None:
-            raise ValueError("the classifier was trained on sentences; expected a list of strings")
-        checks: dict[str, Any] = {"dtype": "numeric", "ensure_all_finite": True, "allow_nd": True}
+        sentences = sentences_in(X)
         if training:
-            self.vocabulary_ = None
+            self.vocabulary_ = self.preparation_ = None
             if y is None:
                 raise ValueError("This AgrLearnClassifier estimator requires y to be passed, but the target y is None")
-            X, _ = validate_data(self, X, y, **checks)
-        else:
-            X = validate_data(self, X, reset=False, **checks)
-        return objects_from_array(X, origin="X")
+        elif (sentences is None) != (self.vocabulary_ is None):
+            if sentences is None:
+                raise ValueError("the classifier was trained on sentences; expected a list of strings")
+            raise ValueError("the classifier was trained on numbers and cannot predict sentences")
+        if sentences is not None:
+            return self._tokens(sentences, y, training, sample_weight)
+        if is_frame(X) and (self.preparation_ is not None if not training else not is_numeric(X)):
+            validate_data(self, X, reset=training, skip_check_array=True)
+            cells = cells_of_frame(X)
+            kinds = choose_kinds(cells, None) if training else {}
+            return self._prepared(cells, kinds, y, sample_weight)
+        checks: dict[str, Any] = {
+            "dtype": "numeric", "ensure_all_finite": "allow-nan", "allow_nd": True, "accept_sparse": "csr",
+        }  # fmt: skip
+        X = validate_data(self, X, y, **checks)[0] if training else validate_data(self, X, reset=False, **checks)
+        if issparse(X):
+            return objects_from_array(X.astype(numpy.float32).toarray(), origin="X")
+        gaps = X.dtype.kind == "f" and X.ndim == 2 and bool(numpy.isnan(X).any())
+        if self.preparation_ is not None or (training and gaps):
+            names = getattr(self, "feature_names_in_", range(X.shape[1]))
+            cells = {str(name): column.astype(numpy.float64) for name, column in zip(names, X.T, strict=True)}
+            return self._prepared(cells, dict.fromkeys(cells, Kind("number")), y, sample_weight)
+        if training and X.ndim == 2:
+            self._medians = numpy.median(X, axis=0)
+        return objects_from_array(numpy.where(numpy.isnan(X), self._medians, X) if gaps else X, origin="X")
 
+    def _tokens(self, sentences: list[str], y: Any, training: bool, sample_weight: Any) -> Tensor:
+        missing = next((number for number, sentence in enumerate(sentences) if not isinstance(sentence, str)), None)
+        if missing is not None:
+            raise ValueError(f"expected a sentence in every row, got {sentences[missing]!r} in row {missing}")
+        if training:
+            if len(y) != len(sentences):
+                raise ValueError(f"expected one label for each of {len(sentences)} sentences")
+            self.vocabulary_ = _vocabulary(sentences, sample_weight)
+            self.n_features_in_ = 1
+        assert self.vocabulary_ is not None
+        return self.vocabulary_.encode(sentences)
 
-def _is_text(X: Any) -> bool:
-    return (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1) and len(X) > 0 and isinstance(next(iter(X)), str)
+    def _prepared(self, cells: Mapping[str, Cells], kinds: Mapping[str, Kind], y: Any, sample_weight: Any) -> Tensor:
+        """The rows of a table as vectors; the first time, it is learned how."""
+        if self.preparation_ is None:
+            count = len(next(iter(cells.values())))
+            if len(y) != count:
+                raise ValueError(f"expected one label for each of {count} rows, got {len(y)}")
+            left_out = [f"{name!r} ({kind.why})" for name, kind in kinds.items() if not kind.is_used]
+            if len(left_out) == len(kinds):
+                raise ValueError(f"there is no column to learn from: {', '.join(left_out)} are left out")
+            if left_out:
+                warnings.warn(f"left out: {', '.join(left_out)}", stacklevel=4)
+            counted = _counted(sample_weight, range(count))
+            self.preparation_ = Table(cells, kinds, None).learn(counted)
+        problems = self.preparation_.check(cells)
+        if problems:
+            row = min(problems)
+            raise ValueError(f"row {row}: {problems[row]}; fix it, or make it empty")
+        return to_objects(self.preparation_.apply(cells))
 
 
 def _vocabulary(sentences: list[str], sample_weight: Any) -> Vocabulary:
     """Of the rows that count, each different sentence once, so that neither order nor repetitions matter."""
-    weights = _check_sample_weight(sample_weight, sentences, dtype=numpy.float64, ensure_non_negative=True)
-    counted = {sentence for sentence, weight in zip(sentences, weights, strict=True) if weight > 0}
-    return Vocabulary.of(sorted(counted or sentences))
+    return Vocabulary.of(sorted({sentences[row] for row in _counted(sample_weight, sentences)}))
+
+
+def _counted(sample_weight: Any, rows: Any) -> list[int]:
+    """The rows of which the weight is not 0; all, if there is none."""
+    weights = _check_sample_weight(sample_weight, numpy.zeros(len(rows)), dtype=numpy.float64, ensure_non_negative=True)
+    return numpy.flatnonzero(weights).tolist() or list(range(len(rows)))
 
 
 def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_weight: Any) -> LabelledSet:
@@ -240,10 +302,3 @@ def _weighted(objects: Tensor, labels: Tensor, names: tuple[str, ...], sample_we
         raise ValueError("Sample weights must contain at least one non-zero number.")
     kept = weights.nonzero().squeeze(1)
     return LabelledSet(objects[kept], labels[kept], names, (weights[kept] / weights[kept].mean()).float())
-
-
-def _canonical_order(data: LabelledSet) -> Tensor:
-    """The rows in an order of their own, so that training does not depend on how they came."""
-    rows = first_tensor(data.objects).flatten(1).numpy()
-    keys = [] if data.weights is None else [data.weights.numpy()]
-    return torch.from_numpy(numpy.lexsort([*keys, data.labels.numpy(), *rows.T[::-1]]).copy())

@@ -71,7 +71,13 @@ def test_sentences_in_a_table_are_found_and_said_aloud(kind, tmp_path, capsys):
     run = tmp_path / "run"
     command = ("train", file, "--run-dir", run, "--epochs", 3, "--batch-size", 8, "--optimizer", "adam")
     assert call(*command, "--learning-rate", 0.002, "--net.maps", 8, "--net.embedding", 16) == 0
-    assert "labels from the column 'label', objects from the sentences in 'review'" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    for fact in (
+        "label   label       2 classes, because of its name",
+        "id      identifier  left out",
+        "review  text        read as sentences",
+    ):
+        assert fact in said
     write_rows(tmp_path / "new.csv", ["review"], [["a fine plot"], ["never seen words"]])
     assert call("predict", run, tmp_path / "new.csv") == 0
     found = list(csv.DictReader((tmp_path / "predictions.csv").open()))

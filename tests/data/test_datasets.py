@@ -91,7 +91,7 @@ def test_objects_are_read_without_labels_whatever_the_labels_are(tmp_path):
         assert len(open_source(str(tmp_path / name), labels=False).unseen.objects) == count
 
 
-@pytest.mark.parametrize("option", ["image_size", "text_column", "label_column"])
+@pytest.mark.parametrize("option", ["image_size", "text_column", "label", "columns", "ignore"])
 def test_options_that_the_data_have_no_use_for_are_refused(option, tmp_path):
     numpy.savez(tmp_path / "a.npz", x=numpy.zeros((3, 2)), y=numpy.arange(3))
     (tmp_path / "a.csv").write_text("x,label\n1,a\n2,b\n")
@@ -101,4 +101,5 @@ def test_options_that_the_data_have_no_use_for_are_refused(option, tmp_path):
         with pytest.raises(
             DataError, match=rf"--{option.replace('_', '-')} 8 has no effect on \S+, an? .*leave it out"
         ):
-            open_source(str(data), **{option: 8 if option == "image_size" else "8"})
+            value = {"image_size": 8, "columns": ["8"], "ignore": ["8"]}.get(option, "8")
+            open_source(str(data), **{"label_column" if option == "label" else option: value})

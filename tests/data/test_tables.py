@@ -18,7 +18,7 @@ from tests.data.files import REVIEWS, write_rows
         ("a.csv", b"x,label\n1,a\ninf,b\n3,a\n4,b\n", r"row 3: the column 'x' holds 'inf'", 1),
         ("a.csv", b"x,label\n1,a\n2\n3,b\n", r"row 3: 1 cells instead of 2", 1),
         ("a.csv", b"x,label\n1,a\n2,\n3,b\n", r"row 3: the column 'label' is empty", 1),
-        ("a.csv", b"text,label\nso good,a\nso b\xffd,b\nso fine,b\n", r"row 3: the text is not UTF-8", 1),
+        ("a.csv", b"text,label\nso caf\xc3\xa9,a\nso b\xffd,b\nso fine,b\n", r"row 3: the text is not UTF-8", 1),
         ("a.csv", b"text,label\nso good,a\n,b\nso fine,b\n", r"row 3: the column 'text' has no text", 1),
         (
             "a.jsonl",
@@ -56,7 +56,7 @@ def test_row_numbers_are_no_feature(name, tmp_path):
     write_rows(tmp_path / "t.csv", [name, "a", "label"], [[0, 1.5, "x"], [1, 2.5, "y"]])
     source = open_source(str(tmp_path / "t.csv"))
     assert source.train.objects.tolist() == [[1.5], [2.5]]
-    assert f"left out: {name!r}, which pandas uses for row numbers" in source.remarks[0]
+    assert source.columns[1] == (name, "identifier", "left out: pandas writes row numbers under this name")
 
 
 def test_a_table_to_predict_may_have_an_empty_label_column(tmp_path):
@@ -71,7 +71,7 @@ def test_a_label_that_is_not_a_number_is_missing(kind, tmp_path):
     file = tmp_path / f"t.{kind}"
     labels = [1.0, 0.0, math.nan, None]
     if kind == "jsonl":
-        file.write_text("".join(json.dumps({"x": 1, "label": label}) + "\n" for label in labels))
+        file.write_text("".join(json.dumps({"x": x, "label": label}) + "\n" for x, label in enumerate(labels)))
     else:
         import pyarrow
         from pyarrow import parquet

@@ -209,7 +209,8 @@ def test_nested_cells_are_refused_row_by_row(tmp_path):
 def test_enormous_names_keep_nobody_waiting(place, run):  # noqa: F811
     long = "wx" * 5_000_000
     if place == "column":
-        change_note(run, preparation={"kind": "table", "columns": [long, "z"], "label": "label"})
+        columns = [{"column": name, "kind": "number", "median": 0.0, "gaps": False} for name in (long, "z")]
+        change_note(run, preparation={"kind": "table", "columns": columns, "label": "label"})
     else:
         told = {"network": "mlp", "object_shape": [2], "num_classes": 2, "fold": 2, "width": 8}
         told |= {"network": long} if place == "network" else {long: 3}

@@ -81,6 +81,13 @@ def parquet_of(make):
     return write
 
 
+def packed_bomb(file):
+    with gzip.open(file, "wb", compresslevel=1) as packed:
+        packed.write(b"x,label\n")
+        for _ in range(600):
+            packed.write(b"1,a\n" * 2**18)
+
+
 TABLES = {
     "rows without a name": ("t.jsonl", lambda file: file.write_text("{}\n{}\n"), "row 1"),
     "parquet with a date beyond all years": (
@@ -91,17 +98,20 @@ TABLES = {
     ),
     "a single class": ("t.csv", lambda file: file.write_text("x,label\n1,a\n2,a\n"), "a single class, 'a'"),
     "a label with a NUL": (
-        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "a\\u0000"}\n{"x": 1, "label": "a"}\n'), "not text",
+        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "a\\u0000"}\n{"x": 2, "label": "a"}\n'), "not text",
     ),
     "a label that is half a character": (
-        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "\\ud800"}\n{"x": 1, "label": "a"}\n'), "not text",
+        "t.jsonl", lambda file: file.write_text('{"x": 1, "label": "\\ud800"}\n{"x": 2, "label": "a"}\n'), "not text",
     ),
     "a label of a megabyte": ("t.csv", lambda file: file.write_text(f"x,label\n1,{'a' * 2**20}\n2,b\n"), "characters"),
     "a billion columns": ("t.csv", lambda file: sparse(file, start=b"a," * 2**20), "row 1 is longer than"),
     "a million and a half columns": ("t.csv", many_columns, "row 1 is longer than"),
-    "one enormous line": ("t.csv", lambda file: sparse(file, start=b"x,label\n1,a\n"), "row 3 is longer than"),
+    "one enormous line": ("t.csv", lambda file: sparse(file, start=b"x,label\n1,a\n"), "not a text file"),
+    "one enormous line of letters": ("t.csv", lambda file: file.write_text("x,label\n1," + "a" * 2**24), "row 2 is"),
+    "a packed bomb": ("t.csv.gz", packed_bomb, "unpacks to more than 100 times its size"),
+    "a packed file that is none": ("t.csv.gz", lambda file: file.write_bytes(b"x,label\n1,a\n"), "cannot be unpacked"),
     "a header of one enormous cell": ("t.csv", lambda file: file.write_text("x" * 2**23 + ",label\n1,2\n"), "row 1"),
-    "NULs": ("t.csv", lambda file: file.write_bytes(b"x,label\n\0\0,a\n2,b\n"), "row 2"),
+    "NULs": ("t.csv", lambda file: file.write_bytes(b"x,label\n\0\0,a\n2,b\n"), "not a text file"),
     "a quote that is never closed": (
         "t.csv", lambda file: file.write_text('x,label\n"' + "1,a\n" * 100_000), "row",
     ),
@@ -112,9 +122,11 @@ TABLES = {
     "JSON that is no object": ("t.jsonl", lambda file: file.write_text("5\n"), "row 1"),
     "JSON of lists of lists": ("t.jsonl", lambda file: file.write_text("[[1]]\n"), "row 1"),
     "JSON with too large a number": (
-        "t.jsonl", lambda file: file.write_text('{"x": 1' + "0" * 400 + ', "label": 1}\n'), "row 1",
+        "t.jsonl",
+        lambda file: file.write_text("".join(f'{{"x": {x}, "label": 1}}\n' for x in (1, 2, 10**400))),
+        "row 3",
     ),
-    "one enormous line of JSON": ("t.jsonl", sparse, "row 1 is longer than"),
+    "one enormous line of JSON": ("t.jsonl", sparse, "not a text file"),
     "garbage called parquet": ("t.parquet", lambda file: file.write_bytes(b"PAR1" + bytes(1000) + b"PAR1"), "parquet"),
     "parquet cut in two": ("t.parquet", cut_in_two, "parquet"),
     "parquet with far more rows than bytes": ("t.parquet", ten_million_rows, "parquet"),
@@ -466,6 +478,15 @@ def test_a_run_file_that_lies_is_refused(kind, run):
     assert (run / "checkpoint.pt").read_bytes() == before
 
 
+TAIL = {"low": 0.0, "high": 1.0, "center": 0.0, "scale": 1.0, "power": 1.0}
+
+
+def column(**facts):
+    """A note of a table with this column and another."""
+    other = {"column": "z", "kind": "number", "median": 0.0, "gaps": False, "tail": None}
+    return {"preparation": {"kind": "table", "columns": [{"column": "x", **facts}, other], "label": "label"}}
+
+
 DATA_NOTES = {
     "a list": [],
     "a number for a source": {"source": 5},
@@ -480,6 +501,16 @@ DATA_NOTES = {
     },
     "no length": {"preparation": {"kind": "text", "text": "x", "label": "label", "words": ["a"]}},
     "numbers for columns": {"preparation": {"kind": "table", "columns": [1, 2], "label": "label"}},
+    "names for columns, as once": {"preparation": {"kind": "table", "columns": ["x", "z"], "label": "label"}},
+    "no columns": {"preparation": {"kind": "table", "columns": [], "label": "label"}},
+    "a median that is no number": column(kind="number", median=float("nan"), gaps=False),
+    "a kind of column that there is not": column(kind="code", run="evil.py"),
+    "a scale of zero": column(kind="number", median=0.0, gaps=False, tail=dict(TAIL, scale=0.0)),
+    "a million hashed places": column(kind="words", words=["a"], others=10**6, text=False),
+    "a word that is there twice": column(kind="words", words=["a", "a"], others=0, text=False),
+    "a thousand words": column(kind="words", words=[str(word) for word in range(1000)], others=0, text=False),
+    "a word of a million letters": column(kind="words", words=["a" * 10**6], others=0, text=False),
+    "a form of dates that there is not": column(kind="date", form="__import__", medians=[1.0] * 4, gaps=False),
     "images of a million pixels a side": {"preparation": {"kind": "images", "size": 10**6}},
     "a kind that there is not": {"preparation": {"kind": "code", "run": "evil.py"}},
 }  # fmt: skip

@@ -14,6 +14,7 @@ from agrlearn.runs.train import open_data
 from agrlearn.studies.compare import Method, base_spec, compare_methods, make_methods, with_settings
 from agrlearn.studies.comparison import Comparison, Line
 from tests.cli.commands import call
+from tests.data.files import write_rows
 
 QUICK = {"epochs": 2, "evaluate_every": 2, "width": 8}
 
@@ -149,3 +150,14 @@ def test_settings_go_where_they_belong():
         with_settings(spec, depht=3)
     with pytest.raises(RecipeError):
         with_settings(spec, repetition=2.0)
+
+
+def test_the_columns_of_a_table_are_those_that_the_user_names(tmp_path, capsys):
+    chance = numpy.random.default_rng(0)
+    rows = [[f"{chance.normal():.3f}", chance.choice(["red", "blue", ""]), "ab"[number % 2]] for number in range(60)]
+    write_rows(tmp_path / "t.csv", ["size", "colour", "kind"], rows)
+    spec = quick_spec(str(tmp_path / "t.csv"), label_column="kind", ignore=("size",))
+    columns = open_data(spec).source.preparation["columns"]
+    assert [column["column"] for column in columns] == ["colour"]
+    assert call("compare", tmp_path / "t.csv", "--label", "sort", "--run-dir", tmp_path / "runs") == 2
+    assert "no column of" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from agrlearn.errors import RecipeError
 from agrlearn.runs.jobs import JobDiedError, Resources, run_jobs
 from agrlearn.runs.run import Run
 from agrlearn.runs.spec import RunSpec
+from agrlearn.runs.train import open_data
 from agrlearn.studies.sweep import read_sweep, summarize_sweep
 from agrlearn.training.checkpoint import read_records
 
@@ -205,20 +206,24 @@ def test_a_sweep_whose_settings_or_data_changed_is_not_shown_as_done(tmp_path, c
         first = second
 
 
-def test_a_trial_with_patience_is_judged_by_the_epoch_that_it_keeps(tmp_path):
+def test_a_trial_with_patience_is_judged_by_the_epoch_that_it_keeps_on_other_objects(tmp_path):
     random = numpy.random.default_rng(0)
     numpy.savez(tmp_path / "noise.npz", x=random.normal(size=(60, 8)), y=random.integers(0, 2, 60))
     recipe = "recipe.epochs = 60\nrecipe.patience = 5\n"
-    file = write(tmp_path, f'data = "{tmp_path / "noise.npz"}"\nvalidation_fraction = 0.5\nfold = 1\n{recipe}')
+    file = write(tmp_path, f'data = "{tmp_path / "noise.npz"}"\nvalidation_fraction = 0.3\nfold = 1\n{recipe}')
     assert run_sweep(file, tmp_path / "runs") == 0
     trial = read_sweep(file, tmp_path / "runs")[0]
     records = read_records(trial.run_dir)
     kept = min(records, key=lambda record: record.validation_nll)
     assert kept.epoch < records[-1].epoch
     line = summarize_sweep([trial])[0]
-    assert (line.error.value, line.nll.value, line.loss.value) == (
-        100 * kept.validation_error, kept.validation_nll, kept.loss,
-    )  # fmt: skip
+    data = open_data(trial.spec)
+    scores = Run.open(trial.run_dir).evaluate(str(tmp_path / "noise.npz"))
+    assert scores.objects == len(data.test)
+    assert len(data.train) + len(data.test) + len(data.stopping) == 60
+    assert (line.error.value, line.nll.value, line.loss.value) == pytest.approx(
+        (100 * scores.error, scores.nll, kept.loss)
+    )
 
 
 def test_a_sweep_runs_and_a_failed_trial_is_reported(tmp_path, capsys):

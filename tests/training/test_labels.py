@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.utils.data import Subset, TensorDataset, random_split
 
-from agrlearn.data.labelled import LabelledSet, unwrap
+from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.pairs import unwrap
 from agrlearn.errors import DataError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.training.loop import fit

@@ -50,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except CycloptsError as error:
         _leave(f"{_reason(error)} Try --help.")
     except AgrLearnError as error:
+        if process_number() == 0:
+            for note in getattr(error, "__notes__", ()):
+                print(note, file=sys.stderr)
         _leave(str(error))
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)

@@ -18,6 +18,9 @@ def compare(
     seeds: WholeNumber = 10,
     network: str | None = None,
     also: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
+    label_column: Annotated[str | None, Parameter(name="--label")] = None,
+    columns: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
+    ignore: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
     data_dir: Path | None = None,
     run_dir: Path | None = None,
     resources: Annotated[ResourceOptions, Parameter(name="*")] = _DEFAULTS,
@@ -38,6 +41,12 @@ def compare(
         A network by name, timm:NAME or FILE.py:FUNCTION; by default the one that fits the data.
     also
         Further settings of groups, such as fold=4,join=max,repetition=0.2.
+    label_column
+        The column of a table that holds the labels; guessed by default.
+    columns
+        Columns of a table to use, by name or as NAME=KIND, as for agrlearn train.
+    ignore
+        Columns of a table to leave out.
     data_dir
         The folder of data sets as they are published; by default that of AGRLEARN_DATA, or ~/.cache/agrlearn.
     run_dir
@@ -45,14 +54,19 @@ def compare(
     """
     from rich.console import Console
 
-    from agrlearn.cli.engine import command_line
+    from agrlearn.cli.engine import command_line, print_remarks
     from agrlearn.cli.many import run_and_show
     from agrlearn.errors import RecipeError
+    from agrlearn.runs.train import open_data
     from agrlearn.studies.compare import base_spec, compare_methods, make_methods
     from agrlearn.studies.comparison import Comparison, write_comparison
 
     folder = run_dir or Path("runs") / f"compare-{Path(data).stem}"
-    spec, tokens, vectors = base_spec(data, network=network, data_dir=data_dir)
+    spec, tokens, vectors = base_spec(
+        data, network=network, data_dir=data_dir, label_column=label_column, columns=tuple(columns or ()),
+        ignore=tuple(ignore or ()),
+    )  # fmt: skip
+    print_remarks(open_data(spec, data_dir).source)
     methods = make_methods(spec, also=[_settings(text) for text in also or []], tokens=tokens, vectors=vectors)
     console, failures = Console(markup=False), []
     lines = compare_methods(

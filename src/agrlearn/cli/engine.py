@@ -52,6 +52,8 @@ def print_remarks(source: "Source", bad_file: Path | None = None) -> None:
     """Say what was guessed about a source, and what was left out, which `bad_file` lists."""
     if not is_main_process():
         return
+    if source.columns:
+        print(f"{source.name}:\n{source.summary}")
     for remark in source.remarks:
         print(f"{source.name}: {remark}")
     if source.bad:

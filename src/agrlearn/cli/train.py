@@ -3,7 +3,7 @@
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -31,7 +31,11 @@ def train(
     validation_fraction: float = 0.1,
     image_size: WholeNumber | None = None,
     text_column: str | None = None,
-    label_column: str | None = None,
+    label_column: Annotated[str | None, Parameter(name=("--label", "--label-column"))] = None,
+    columns: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
+    ignore: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
+    test: str | None = None,
+    class_weight: Literal["balanced"] | None = None,
     skip_bad: bool = False,
     run_dir: Path | None = None,
     fresh: bool = False,
@@ -48,7 +52,8 @@ def train(
     ----------
     data
         A data set by name (agrlearn info lists them), an .npz file with arrays x and y, a table (.csv, .tsv, .jsonl,
-        .parquet) with a label column and text or numbers, or a folder with a folder of images for each class.
+        .parquet) with a label column and text, numbers, words or dates, gaps or not, or a folder with a folder of
+        images for each class.
     fold
         Objects that one pass classifies together; 1 is an ordinary network.
     network
@@ -61,13 +66,23 @@ def train(
         The folder that holds data sets as they are published, or into which they are downloaded; by default that of
         the environment variable AGRLEARN_DATA, or ~/.cache/agrlearn.
     validation_fraction
-        Share of every class to hold out and measure on, where the data have no test part of their own.
+        Share of every class to hold out and measure on, where the data have no test part of their own. With
+        --patience, as much again is held out to choose the epoch by.
     image_size
         Pixels a side to which the images of a folder are brought; 32 by default.
     text_column
-        The column of a table that holds the text; guessed by default.
+        The column of a table that holds sentences, which alone are then read; by default the only one there is.
     label_column
         The column of a table that holds the labels; guessed by default.
+    columns
+        Columns of a table to use, by name or as NAME=KIND (number, words, text, date, boolean); by default all except
+        identifiers.
+    ignore
+        Columns of a table to leave out.
+    test
+        A file or folder to measure on, instead of a part of DATA.
+    class_weight
+        balanced gives the objects of a class as much more weight in training as it has fewer of them.
     skip_bad
         Leave out files and rows that cannot be read, and list them in the run directory.
     run_dir
@@ -94,7 +109,8 @@ def train(
 
     spec = RunSpec(
         data=data, fold=fold, network=network, validation_fraction=validation_fraction, image_size=image_size,
-        text_column=text_column, label_column=label_column, skip_bad=skip_bad, precision=precision, recipe=recipe,
+        text_column=text_column, label_column=label_column, columns=tuple(columns or ()), ignore=tuple(ignore or ()),
+        test=test, class_weight=class_weight, skip_bad=skip_bad, precision=precision, recipe=recipe,
     )  # fmt: skip
     found = open_data(spec, data_dir)
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
@@ -126,18 +142,18 @@ def train(
     if found.test is not None:
         scores = evaluate(built, found.test, sharded=True)
         console.print(
-            f"held-out error {scores.error:.2%} · NLL {scores.nll:.4f} · ECE {scores.ece:.4f} "
+            f"{'test' if test else 'held-out'} error {scores.error:.2%} · NLL {scores.nll:.4f} · ECE {scores.ece:.4f} "
             f"(Replicated, {scores.objects:,} objects)"
         )
     if report and engine.is_global_zero:
-        end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, found))
-    following = ["agrlearn", "evaluate", str(folder), data, *(["--skip-bad"] if skip_bad else [])]
+        end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, found, test))
+    following = ["agrlearn", "evaluate", str(folder), test or data, *(["--skip-bad"] if skip_bad else [])]
     if network is not None and comes_from_file(network):
         following += ["--network", network]
     console.print(f"Next: {shlex.join(following)}", soft_wrap=True)
 
 
-def _report(folder: Path, built: "AggregatedClassifier", data: "RunData") -> "Report":
+def _report(folder: Path, built: "AggregatedClassifier", data: "RunData", test: str | None) -> "Report":
     from agrlearn.reporting.make import Reporter
     from agrlearn.reporting.measure import Subject
     from agrlearn.runs.facts import read_facts
@@ -145,7 +161,7 @@ def _report(folder: Path, built: "AggregatedClassifier", data: "RunData") -> "Re
     subjects = {}
     source = data.source
     if data.test is not None:
-        origin = f"{len(data.test):,} held-out objects of {source.name}"
+        origin = f"{len(data.test):,} {'' if test else 'held-out '}objects of {test or source.name}"
         subjects[folder] = Subject(
             built, data.test, data.train.objects, origin, tuple(source.preparation.get("words", ()))
         )

@@ -1,6 +1,6 @@
 """Data sets by name, and `open_source`, which opens a name or a file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folde
 from agrlearn.data.preparation import check_preparation
 from agrlearn.data.reviews import movie_review, subjectivity
 from agrlearn.data.sources import Part, Source
-from agrlearn.data.tables import READERS, read_table
+from agrlearn.data.table_files import READERS, table_ending
+from agrlearn.data.tables import TableOptions, read_table
 from agrlearn.errors import DataError, look_up
 from agrlearn.grouping import first_tensor
 
@@ -27,6 +28,8 @@ def open_source(
     image_size: int | None = None,
     text_column: str | None = None,
     label_column: str | None = None,
+    columns: Sequence[str] = (),
+    ignore: Sequence[str] = (),
     skip_bad: bool = False,
     labels: bool = True,
     preparation: dict[str, Any] | None = None,
@@ -38,15 +41,20 @@ def open_source(
             ~/.cache/agrlearn.
         image_size: height and width in pixels to which images are resized; 32 by default. Refused for other data.
         text_column, label_column: columns of a table, guessed by default. Refused for other data.
+        columns: those of a table to use, by name or as NAME=KIND, such as zip=words; by default all that say something
+            about new rows.
+        ignore: columns of a table to leave out.
         skip_bad: leave out what cannot be read instead of refusing the whole; `Source.bad` lists it.
         labels: False reads the objects alone, as for prediction, and ignores any labels.
         preparation: `Source.preparation` of a network's training data, to turn these data into objects the same way.
     """
     path = Path(name_or_path)
-    ending = path.suffix.lower()
     known = check_preparation(preparation or {})
     for_images: dict[str, Any] = {"--image-size": image_size}
-    for_tables: dict[str, Any] = {"--text-column": text_column, "--label-column": label_column}
+    for_tables: dict[str, Any] = {
+        "--text-column": text_column, "--label": label_column, "--columns": " ".join(columns) or None,
+        "--ignore": " ".join(ignore) or None,
+    }  # fmt: skip
     if name_or_path in DATASETS:
         _refuse_unused(name_or_path, "a data set by name", for_tables | for_images)
         source = DATASETS[name_or_path](data_folder(data_dir))
@@ -63,19 +71,19 @@ def open_source(
         size = known.get("size", DEFAULT_SIZE) if image_size is None else image_size
         source = read_image_folder(path, size=size, skip_bad=skip_bad, labels=labels)
         source = replace(source, name=name_or_path) if source.name in DATASETS else source  # ./digits is not digits
-    elif ending in READERS:
+    elif table_ending(path) in READERS:
         _refuse_unused(name_or_path, "a table", for_images)
         source = read_table(
-            path, text_column=text_column, label_column=label_column, skip_bad=skip_bad, labels=labels,
-            preparation=known if known.get("kind") in ("text", "table") else None,
+            path, TableOptions(text_column, label_column, tuple(columns), tuple(ignore)), skip_bad=skip_bad,
+            labels=labels, preparation=known if known.get("kind") in ("text", "table") else None,
         )  # fmt: skip
-    elif ending == ".npz":
+    elif path.suffix.lower() == ".npz":
         _refuse_unused(name_or_path, "an .npz file", for_tables | for_images)
         source = Source(name_or_path, train=read_npz(path, labels=labels))
     else:
         raise DataError(
-            f"{name_or_path} cannot be read; expected .npz, {', '.join(READERS)}, or a folder with a folder of images "
-            "for each class"
+            f"{name_or_path} cannot be read; expected .npz, {', '.join(READERS)} (text also as .gz), or a folder "
+            "with a folder of images for each class"
         )
     folder = None if data_dir is None else str(Path(data_dir).resolve())
     return replace(source, data_dir=folder, skip_bad=skip_bad, is_file=name_or_path not in DATASETS)

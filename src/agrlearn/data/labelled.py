@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Subset, default_collate
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from agrlearn.errors import DataError
 from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
@@ -165,19 +165,6 @@ def _check_name(name: str, origin: str) -> None:
         )
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
         raise DataError(f"{origin}: the label {name!r} has a character that is not text; fix or remove it")
-
-
-def unwrap(dataset: Dataset) -> Dataset:
-    """Turn a torch Subset of a `LabelledSet` into a `LabelledSet` with its weights and classes; return others as is.
-
-    >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
-    >>> unwrap(Subset(digits, [2, 3])).labels
-    tensor([1, 0])
-    """
-    if type(dataset) is not Subset:  # a subclass may do more
-        return dataset
-    whole = unwrap(dataset.dataset)
-    return whole.subset(torch.as_tensor(dataset.indices)) if isinstance(whole, LabelledSet) else dataset
 
 
 class Batch(NamedTuple):

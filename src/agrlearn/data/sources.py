@@ -5,7 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from agrlearn.data.labelled import LabelledSet, Origin, check_class_count
+from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.files import spreadsheet_cell, write_atomically
 from agrlearn.grouping import Objects
@@ -63,11 +66,33 @@ class Source:
     """What was guessed about the source, to show to the user."""
     preparation: dict[str, Any] = field(default_factory=dict)
     """How raw data became objects, as JSON, so that new data can become objects in the same way."""
+    columns: tuple[ColumnFact, ...] = ()
+    """What each column of a table is, and what becomes of it."""
+    table: Table | None = field(default=None, repr=False)
+    """The rows of a table before they became vectors."""
     data_dir: str | None = None
     """The folder of published data sets, if one was given."""
     skip_bad: bool = False
     is_file: bool = True
     """Whether its name is a file or folder, not a published data set."""
+
+    @property
+    def summary(self) -> str:
+        """The columns of a table, one each line; empty for other data."""
+        return format_facts(self.columns)
+
+    def prepared_on(self, rows: Tensor) -> "Source":
+        """The same rows, with all that their preparation learns, such as medians, from these of the training part."""
+        if self.table is None:
+            return self
+        learned = self.table.learn(rows.tolist())
+        label_fact = next((fact.becomes for fact in self.columns if fact.kind == "label"), "")
+        return replace(
+            self,
+            train=replace(self.train, objects=to_objects(learned.apply(self.table.cells))),
+            preparation=learned.model_dump(mode="json"),
+            columns=self.table.facts(learned, label_fact),
+        )
 
     @property
     def unseen(self) -> Part:

@@ -1,43 +1,47 @@
-"""Tables: .csv, .tsv, .jsonl and .parquet files with a label column and text or numbers."""
+"""Tables: .csv, .tsv, .jsonl and .parquet files with a label column and text, numbers, words or dates."""
 
-import csv
-import math
-import re
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
+from torch import Tensor
 
-from agrlearn.data.arrays import objects_from_array
-from agrlearn.data.preparation import LONGEST_COLUMN
+from agrlearn.data.cells import as_word, is_blank
+from agrlearn.data.column_kinds import Kind, choose_kinds, guess_label
+from agrlearn.data.columns import LONGEST_COLUMN, Cells
+from agrlearn.data.frames import cells_of_frame
+from agrlearn.data.preparation import TablePreparation, table_preparation
+from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.data.sources import BadObject, Part, Place, Source, refuse_growth
+from agrlearn.data.table_files import READERS, table_ending
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, look_up
-from agrlearn.files import parse_json
 
-_LABEL_NAMES = ("label", "labels", "class", "target", "category", "y")  # the surest first: y may be a coordinate
-_ROW_NUMBERS = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")  # pandas' names for a column of row numbers
-_ROWS_TO_GUESS_FROM = 200
-_LONGEST_ROW = 2**23  # bytes
-_LARGEST_NUMBER = float(numpy.finfo(numpy.float32).max)
-_MANY_CELLS, _CELLS_PER_BYTE = 2**20, 20  # a parquet file beyond both is a decompression bomb
 
-Rows = Iterator[tuple[int, dict[str, Any]]]
-"""Each row with its number in the file, from 1."""
-Refuse = Callable[[int, str], None]
-"""Called with the number of a row that cannot be used, and the reason."""
+@dataclass(frozen=True)
+class TableOptions:
+    """Which columns of a table are what, where that is not to be guessed."""
+
+    text: str | None = None
+    """The column of sentences; the others are left out."""
+    label: str | None = None
+    columns: tuple[str, ...] = ()
+    """Those to use, by name or as NAME=KIND."""
+    ignore: tuple[str, ...] = ()
+    """Those to leave out."""
+
+
+_GUESSED = TableOptions()
 
 
 def read_table(
-    path: Path, *, text_column: str | None = None, label_column: str | None = None, skip_bad: bool = False,
-    labels: bool = True, preparation: dict[str, Any] | None = None,
+    path: Path, options: TableOptions = _GUESSED, *, skip_bad: bool = False, labels: bool = True,
+    preparation: dict[str, Any] | None = None,
 ) -> Source:  # fmt: skip
     """Read a table's rows as sentences or vectors.
 
     Args:
-        text_column, label_column: guessed by default; `Source.remarks` says what was guessed.
         skip_bad: leave out rows that cannot be used instead of refusing the file.
         labels: False reads the objects alone, and accepts rows without a label.
         preparation: how an earlier run made objects from its table; rows become objects in the same way.
@@ -51,214 +55,183 @@ def read_table(
             raise DataError(f"{path}, row {row}: {reason}; fix it, or leave out bad rows with --skip-bad")
         bad[row] = reason
 
-    rows = list(look_up(READERS, path.suffix.lower(), "kind of table")(path, refuse))
+    remarks: list[str] = []
+    rows = list(look_up(READERS, table_ending(path), "kind of table")(path, refuse, remarks))
     if not rows:
         raise DataError(f"{path} is empty; expected a header and at least one row")
-    known = preparation or {}
-    text, label, features, remarks = _choose_columns(path, [row for _, row in rows], known, text_column, label_column)
-    label_read = label if labels else None
-    kept = {}
-    for number, row in rows:
-        try:
-            if label_read is not None and _is_blank(row[label_read]):
-                raise ValueError(f"the column {label!r} is empty")
-            kept[number] = _text(row, text) if text else [_number(row, column) for column in features]
-        except ValueError as error:
-            refuse(number, str(error))
-    if not kept:
-        raise DataError(f"{path} has no usable rows")
-    values: list[Any] = list(kept.values())
-    remembered = label or known.get("label")
-    if text:
-        if known:
-            words = Vocabulary(tuple(known["words"]), known["length"], known.get("cleaning", "kim"))
-        else:
-            words = Vocabulary.of(values)
-        size = 8 * words.length * len(values)
-        refuse_growth(str(path), size, path.stat().st_size, "shorten or leave out its longest sentences")
-        objects, about = words.encode(values), words.preparation(text, remembered)
-    else:
-        objects = objects_from_array(values, origin=str(path))
-        about = {"kind": "table", "columns": features, "label": remembered}
+    if any(len(name) > LONGEST_COLUMN for name in rows[0][1]):
+        raise DataError(f"{path} has a column whose name is longer than {LONGEST_COLUMN:,} characters; is it a table?")
+    cells = {name: [row[name] for _, row in rows] for name in rows[0][1]}
+    choice = _choose(path, cells, options) if preparation is None else _known(str(path), cells, options, preparation)
+    try:
+        wrong = choice.check(cells, labels=labels)
+        for index in sorted(wrong):
+            refuse(rows[index][0], wrong[index])
+        kept = [index for index in range(len(rows)) if index not in wrong]
+        if not kept:
+            raise DataError(f"{path} has no usable rows")
+        cells = {name: [column[index] for index in kept] for name, column in cells.items()}
+        made = choice.make(str(path), path.stat().st_size, cells)
+    except DataError as error:
+        if preparation is None:
+            error.add_note(f"{path}:\n{format_facts(choice.facts)}")
+        raise
     # Places count the rows that were left out, but not the header and blank lines.
-    place = {number: index for index, number in enumerate(sorted([*kept, *bad]))}
-    names = None if label_read is None else [str(row[label_read]) for number, row in rows if number in kept]
+    numbers = [rows[index][0] for index in kept]
+    place = {number: index for index, number in enumerate(sorted([*numbers, *bad]))}
+    names = [str(cell).strip() for cell in cells[choice.label]] if labels and choice.label is not None else None
     return Source(
         str(path),
-        Part(objects, names, [Place(place[number], f"row {number}") for number in kept]),
+        Part(made.objects, names, [Place(place[number], f"row {number}") for number in numbers]),
         bad=tuple(BadObject(f"row {number}", reason) for number, reason in sorted(bad.items())),
-        remarks=tuple(remarks),
-        preparation=about,
+        remarks=(*remarks, *choice.remarks),
+        preparation=made.preparation,
+        columns=made.facts,
+        table=made.table,
     )
 
 
-def _choose_columns(
-    path: Path, rows: list[dict[str, Any]], known: dict[str, Any], text: str | None, label: str | None
-) -> tuple[str | None, str | None, list[str], list[str]]:
-    """Choose the columns: given by the user, known from an earlier run, or guessed.
-
-    Returns:
-        The text column, the label column, the columns of numbers (used if there is no text), and remarks.
-    """
-    remarks = []
-    names = list(rows[0])
-    if any(len(name) > LONGEST_COLUMN for name in names):
-        raise DataError(f"{path} has a column whose name is longer than {LONGEST_COLUMN:,} characters; is it a table?")
-    row_numbers = [name for name in names if _ROW_NUMBERS.fullmatch(name) and name not in (text, label)]
-    if row_numbers and not known and len(row_numbers) < len(names):
-        # In a sorted table they give the class away, and they say nothing about new data.
-        names = [name for name in names if name not in row_numbers]
-        listed = ", ".join(map(repr, row_numbers))
-        remarks.append(f"left out: {listed}, which pandas uses for row numbers; to use such a column, rename it")
-    chosen = label or known.get("label") or _guess_label(names)
-    if chosen not in names:
-        if label or not known:
-            look_up(dict.fromkeys(names), chosen, f"column of {path}")
-        chosen = None  # a table to predict needs no labels
-    if known and chosen is not None and all(_is_blank(row[chosen]) for row in rows):
-        chosen = None
-    others = [name for name in names if name != chosen]
-    text = text or known.get("text") or (None if known else _guess_text(rows, others))
-    if text is not None:
-        look_up(dict.fromkeys(names), text, f"column of {path}")
-    if not known:
-        read = f"the sentences in {text!r}" if text else "the numbers in all other columns"
-        remarks.append(f"labels from the column {chosen!r}, objects from {read}")
-    features = known.get("columns") or others
-    if text is None and not features:
-        raise DataError(f"{path} has no column except the label; expected text or numbers to classify")
-    missing = [] if text else [name for name in features if name not in rows[0]]
-    if missing:
-        raise DataError(f"{path} has no column {missing[0]!r}, which the network was trained on")
-    return text, chosen, features, remarks
+def prepare_frame(frame: Any, preparation: dict[str, Any]) -> Source:
+    """The rows of a data frame as objects, as an earlier run made them from its table; labels are not read."""
+    cells, name = cells_of_frame(frame), "the table"
+    if not len(frame):
+        raise DataError(f"{name} is empty; expected at least one row")
+    choice = _known(name, cells, _GUESSED, preparation)
+    for row, reason in sorted(choice.check(cells, labels=False).items()):
+        raise DataError(f"{name}, row {row}: {reason}; fix it, or leave it out")
+    made = choice.make(name, int(frame.memory_usage(deep=True).sum()) if hasattr(frame, "memory_usage") else 0, cells)
+    return Source(name, Part(made.objects), preparation=preparation)
 
 
-def _text(row: dict[str, Any], column: str) -> str:
-    if not isinstance(row[column], str) or not row[column].strip():
-        raise ValueError(f"the column {column!r} has no text")
-    return row[column]
+@dataclass(frozen=True)
+class _Made:
+    objects: Tensor
+    preparation: dict[str, Any]
+    facts: tuple[ColumnFact, ...] = ()
+    table: Table | None = None
 
 
-def _number(row: dict[str, Any], column: str) -> float:
-    try:
-        value = float(row[column])
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    if not abs(value) <= _LARGEST_NUMBER:
-        shown = textwrap.shorten(repr(row[column]), 60)
-        raise ValueError(f"the column {column!r} holds {shown}, which is not a finite number")
-    return value
+@dataclass(frozen=True)
+class _Choice:
+    """Which columns of a table are read, and as what."""
 
+    kinds: Mapping[str, Kind]
+    label: str | None
+    remembered: str | None
+    """The label's name in the training data, which a table to predict need not have."""
+    label_fact: str = ""
+    text: str | None = None
+    known: dict[str, Any] | None = None
+    remarks: tuple[str, ...] = ()
 
-def _guess_label(names: list[str]) -> str:
-    by_name = {name.strip().lower(): name for name in reversed(names)}
-    return next((by_name[known] for known in _LABEL_NAMES if known in by_name), names[-1])
+    @property
+    def facts(self) -> tuple[ColumnFact, ...]:
+        """What is known of the columns before any is learned from."""
+        facts = [] if self.label is None else [ColumnFact(self.label, "label", self.label_fact)]
+        for name, kind in self.kinds.items():
+            becomes = "read as sentences" if name == self.text else "used" if kind.is_used else f"left out: {kind.why}"
+            facts.append(ColumnFact(name, "text" if name == self.text else kind.name, becomes))
+        return tuple(facts)
 
+    def check(self, cells: Mapping[str, Cells], *, labels: bool) -> dict[int, str]:
+        """The rows that cannot be used, and why."""
+        if self.text is not None:
+            reason = f"the column {self.text!r} has no text"
+            wrong = {row: reason for row, cell in enumerate(cells[self.text]) if not _is_text(cell)}
+        else:
+            wrong = self._preparation(cells).check(cells)
+        if labels and self.label is not None:
+            blank = (row for row, cell in enumerate(cells[self.label]) if is_blank(cell))
+            wrong |= {row: f"the column {self.label!r} is empty" for row in blank}
+        return wrong
 
-def _guess_text(rows: list[dict[str, Any]], names: list[str]) -> str | None:
-    """The column with the most words per filled cell, if there are at least two on average."""
-    words = {}
-    for name in names:
-        counts = [len(str(row[name]).split()) for row in rows[:_ROWS_TO_GUESS_FROM] if row[name]]
-        words[name] = sum(counts) / max(1, len(counts))
-    best = max(words, key=words.__getitem__, default=None)
-    return best if best is not None and words[best] >= 2 else None
-
-
-def _read_delimited(path: Path, refuse: Refuse) -> Rows:
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open("rb") as file:
-        csv.field_size_limit(_LONGEST_ROW)
-        table = csv.reader(_lines(path, file, refuse), delimiter=separator)
-        try:
-            header = next(table, None)
-            if header is None:
-                return
-            if all(_is_number(name) for name in header) or len(set(header)) != len(header):
-                raise DataError(
-                    f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there"
-                )
-            last = table.line_num
-            for cells in table:
-                first, last = last + 1, table.line_num
-                if separator == "\t" and last > first:
-                    refuse(
-                        first, f"it goes on to row {last}; is a quotation mark left open? A .csv may have such cells"
-                    )
-                elif len(cells) == len(header):
-                    yield last, dict(zip(header, cells, strict=True))
-                elif cells:
-                    refuse(last, f"{len(cells)} cells instead of {len(header)}")
-        except csv.Error as error:
-            raise DataError(f"{path}, row {table.line_num}: {error}; fix it") from error
-
-
-def _lines(path: Path, file: Any, refuse: Refuse) -> Iterator[str]:
-    lines = iter(lambda: file.readline(_LONGEST_ROW + 1), b"")
-    for number, line in enumerate(lines, start=1):
-        if len(line) > _LONGEST_ROW:
-            raise DataError(f"{path}: row {number} is longer than {_LONGEST_ROW:,} bytes; is it a table?")
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError:
-            refuse(number, "the text is not UTF-8")
-            yield "\n"  # a row without cells, so that the rows after it keep their numbers
-
-
-def _read_json_lines(path: Path, refuse: Refuse) -> Rows:
-    names: set[str] = set()
-    with path.open("rb") as file:
-        for number, line in enumerate(_lines(path, file, refuse), start=1):
-            if not line.strip():
-                continue
-            try:
-                row = parse_json(line)
-            except ValueError:
-                row = None
-            names = names or (set(row) if isinstance(row, dict) else set())
-            if not isinstance(row, dict) or not row or set(row) != names:
-                refuse(number, "expected a JSON object with the same names as the first row")
-            elif any(isinstance(cell, dict | list) for cell in row.values()):
-                refuse(number, "a cell holds a list or another object instead of a text or a number")
+    def make(self, name: str, size: int, cells: Mapping[str, Cells]) -> _Made:
+        """The rows as objects, made from `size` bytes of files."""
+        if self.text is not None:
+            if self.known is not None:
+                known = self.known
+                words = Vocabulary(tuple(known["words"]), known["length"], known.get("cleaning", "kim"))
             else:
-                yield number, row
+                words = Vocabulary.of(cells[self.text])
+            made = 8 * words.length * len(cells[self.text])
+            refuse_growth(name, made, size, "shorten or leave out its longest sentences")
+            preparation = words.preparation(self.text, self.remembered)
+            return _Made(words.encode(cells[self.text]), preparation, () if self.known else self.facts)
+        learned = self._preparation(cells)
+        rows = len(next(iter(cells.values())))
+        refuse_growth(name, 4 * learned.width * rows, size, "leave out some of its columns with --ignore")
+        table = None if self.known else Table(cells, self.kinds, self.label)
+        facts = table.facts(learned, self.label_fact) if table else ()
+        return _Made(to_objects(learned.apply(cells)), learned.model_dump(mode="json"), facts, table)
+
+    def _preparation(self, cells: Mapping[str, Cells]) -> TablePreparation:
+        return Table(cells, self.kinds, self.label).learn() if self.known is None else table_preparation(self.known)
 
 
-def _read_parquet(path: Path, refuse: Refuse) -> Rows:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise DataError(
-            "reading .parquet files needs pyarrow; install it with: pip install 'agrlearn[parquet]'"
-        ) from None
-    size = path.stat().st_size
-    try:
-        about = parquet.read_metadata(path)
-        cells = about.num_rows * about.num_columns
-        if cells > max(_MANY_CELLS, _CELLS_PER_BYTE * size):
-            raise DataError(f"{path} is a parquet file of {cells:,} cells in {size:,} bytes; is it data?")
-        yield from enumerate(parquet.read_table(path).to_pylist(), start=1)
-    except DataError:
-        raise
-    except (ArrowException, OSError, ValueError, OverflowError) as error:
-        raise DataError(f"{path} cannot be read as a parquet file ({error})") from error
+def _choose(path: Path, cells: Mapping[str, Cells], options: TableOptions) -> _Choice:
+    """The columns as the user has named them, or as they look."""
+    names = dict.fromkeys(cells)
+    if options.label is None:
+        label, why = guess_label(cells)
+    else:
+        look_up(names, options.label, f"column of {path}")
+        label, why = options.label, "as you chose"
+    if options.text is not None:
+        look_up(names, options.text, f"column of {path}")
+        kinds = {name: Kind("ignored", "--text-column takes one column alone") for name in cells if name != label}
+        kinds[options.text] = Kind("text")
+        text: str | None = options.text
+    else:
+        kinds = choose_kinds(cells, label, options.columns, options.ignore)
+        text = _only_text(cells, kinds)
+    classes = len({as_word(cell) for cell in cells[label] if not is_blank(cell)})
+    choice = _Choice(
+        kinds, label, label, f"{classes:,} {'class' if classes == 1 else 'classes'}, {why}", text,
+        remarks=() if text else _remarks_on_text(kinds),
+    )  # fmt: skip
+    if not any(kind.is_used for kind in kinds.values()):
+        error = DataError(
+            f"{path} has no column to learn from except the label {label!r}; name those to use with --columns, or the "
+            "label with --label"
+            if kinds
+            else f"{path} has no column except the label; expected text or numbers to classify"
+        )
+        error.add_note(f"{path}:\n{format_facts(choice.facts)}")
+        raise error
+    return choice
 
 
-def _is_blank(cell: Any) -> bool:
-    return cell is None or cell != cell or str(cell).strip() == ""  # NaN differs from itself
+def _only_text(cells: Mapping[str, Cells], kinds: Mapping[str, Kind]) -> str | None:
+    """The column of sentences, if it is the only one that says something about new rows."""
+    used = [name for name, kind in kinds.items() if kind.is_used]
+    if len(used) != 1 or kinds[used[0]].name not in ("text", "words"):
+        return None
+    filled = [str(cell).split() for cell in cells[used[0]] if not is_blank(cell)]
+    return used[0] if sum(map(len, filled)) >= 2 * len(filled) else None
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _remarks_on_text(kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+    texts = [name for name, kind in kinds.items() if kind.name == "text"]
+    return tuple(
+        f"of {name!r}, the words count beside the other columns; --text-column {name} reads its sentences instead"
+        for name in texts
+    )
 
 
-READERS: dict[str, Callable[[Path, Refuse], Rows]] = {
-    ".csv": _read_delimited,
-    ".tsv": _read_delimited,
-    ".jsonl": _read_json_lines,
-    ".parquet": _read_parquet,
-}
+def _known(table: str, cells: Mapping[str, Cells], options: TableOptions, known: dict[str, Any]) -> _Choice:
+    """The columns that a network was trained on."""
+    names = dict.fromkeys(cells)
+    remembered = options.label or known["label"]
+    if options.label is not None:
+        look_up(names, options.label, f"column of {table}")
+    label = remembered if remembered in cells and not all(map(is_blank, cells[remembered])) else None
+    text = known["text"] if known["kind"] == "text" else None
+    needed = [text] if text else [column["column"] for column in known["columns"]]
+    for name in needed:
+        if name not in cells:
+            raise DataError(f"{table} has no column {name!r}, which the network was trained on")
+    return _Choice({}, label, remembered, text=text, known=known)
+
+
+def _is_text(cell: Any) -> bool:
+    return isinstance(cell, str) and not is_blank(cell)

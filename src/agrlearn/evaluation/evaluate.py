@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet, check_range, explain_lost_workers, fetch, fetch_each
+from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError
 from agrlearn.evaluation.metrics import Outcomes, Scores, outcomes_of, score
 from agrlearn.modes import eval_view
@@ -54,6 +55,8 @@ def evaluate(
 
     The other arguments are those of `predict`.
     """
+    if not isinstance(test_set, Dataset):
+        test_set = checked_dataset(test_set)
     if len(test_set) == 0:  # type: ignore[arg-type]
         raise DataError("the data set to evaluate on is empty; expected at least one object")
     network = eval_view(network)

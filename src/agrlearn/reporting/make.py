@@ -100,7 +100,7 @@ class Reporter:
         network, note = run.network, run.data
         if self.data is None and note is None:
             raise DataError(f"{run.path} does not record its data; name what to measure on with --data")
-        name = self.data or note.source  # type: ignore[union-attr]
+        name = self.data or note.test or note.source  # type: ignore[union-attr]
         source = self._source(name, run)
         test_set, origin = run.to_measure(source, strict=self.data is None)
         context = None

@@ -46,7 +46,7 @@ class Job:
             if not (self.run_dir / NETWORK_FILE).exists():
                 return None
             try:
-                unchanged = read_run(self.run_dir).data_stamp == data_stamp(self.spec.data)
+                unchanged = read_run(self.run_dir).data_stamp == data_stamp(self.spec.data, self.spec.test)
                 found = read_finished(self.run_dir / RUN_FILE) if unchanged else None
             except RunError:
                 return None  # training refuses the directory with a sentence
@@ -80,7 +80,7 @@ def do_run(job: Job) -> FinishedRun:
     versions = {package: version(package) for package in ("agrlearn", "torch", "numpy")}
     finished = FinishedRun(format=RUN_FORMAT, versions=versions, spec=job.spec, result=result)
     if job.cell is None and job.spec.network not in RIVALS:
-        update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(job.spec.data))
+        update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(job.spec.data, job.spec.test))
     elif job.cell is not None:
         make_own_folder(job.cell.parent)
         write_atomically(job.cell, finished.to_json())

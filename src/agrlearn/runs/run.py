@@ -11,9 +11,11 @@ from torch import Tensor
 
 from agrlearn.data.datasets import DATASETS, open_source
 from agrlearn.data.download import DownloadError, no_downloads
+from agrlearn.data.frames import is_frame
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.preparation import shape_of_objects
 from agrlearn.data.sources import Part, Source
+from agrlearn.data.tables import prepare_frame
 from agrlearn.errors import AgrLearnError, DataError, RecipeError, RunError
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
 from agrlearn.grouping import Objects, count_objects, first_tensor
@@ -135,6 +137,14 @@ class Run:
             )
         return source
 
+    def _read_frame(self, frame: Any) -> Source:
+        """The rows of a data frame, as the rows of the training table became objects."""
+        preparation = self.data.preparation if self.data else {}
+        if preparation.get("kind") not in ("text", "table"):
+            raise DataError(f"{self.path} was not trained on a table, so it cannot predict a data frame")
+        self._check_preparation(preparation)
+        return prepare_frame(frame, preparation)
+
     def _check_preparation(self, preparation: dict[str, Any]) -> None:
         """Refuse a run whose data do not become what its network takes, before anything is read or made."""
         described: Any = self.network.description
@@ -161,10 +171,10 @@ class Run:
                 f"{name} holds {kinds[0]}, the network was trained on {kinds[1]}; give it that kind of data"
             )
 
-    def unseen(self, data: str, *, skip_bad: bool = False) -> tuple[Part, Source]:
+    def unseen(self, data: Any, *, skip_bad: bool = False) -> tuple[Part, Source]:
         """The objects of some data to predict: its test part, or all of it. Labels do not matter."""
-        source = self.read(data, skip_bad=skip_bad, labels=False)
-        self.check_objects(source.unseen.objects, data)
+        source = self._read_frame(data) if is_frame(data) else self.read(data, skip_bad=skip_bad, labels=False)
+        self.check_objects(source.unseen.objects, source.name)
         return source.unseen, source
 
     def to_measure(self, source: Source, *, strict: bool = False) -> tuple[LabelledSet, str]:
@@ -178,7 +188,7 @@ class Run:
         self.check_objects(source.unseen.objects, source.name)
         labelled = source.labelled(source.unseen, self.class_names)
         name = f"{len(labelled):,} objects of {source.name}"
-        if self.data is None or source.test is not None:
+        if self.data is None or source.test is not None or self.data.test == source.lasting_name:
             return labelled, name
         # By what they hold, not by where they are: the data may have been moved or copied.
         held_out, trained_on = self.held_out(source), self.trained_on(source)
@@ -245,11 +255,11 @@ class Run:
 
         return make_protocol(name, context=objects, **options)
 
-    def predict(self, data: str, protocol: str | PredictionProtocol = "replicated", **options: Any) -> Tensor:
+    def predict(self, data: Any, protocol: str | PredictionProtocol = "replicated", **options: Any) -> Tensor:
         """The label distributions of some data, (objects, classes), in the order of `class_names`.
 
         Args:
-            data: a data set by name, or a file or folder of raw rows, sentences or images.
+            data: a data set by name, a file or folder of raw rows, sentences or images, or a data frame of raw rows.
             options: of `agrlearn.predict`.
         """
         part, _ = self.unseen(data)

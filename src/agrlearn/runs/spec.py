@@ -20,9 +20,16 @@ class RunSpec(Settings):
     image_size: int | None = None
     text_column: str | None = None
     label_column: str | None = None
+    columns: tuple[str, ...] = ()
+    """Of a table, those to use, by name or as NAME=KIND; none takes all that say something about new rows."""
+    ignore: tuple[str, ...] = ()
+    """Columns of a table to leave out."""
     skip_bad: bool = False
+    test: str | None = None
+    """A file or folder of its own to measure on; nothing of `data` is then held out for that."""
     validation_fraction: float = 0.1
-    """Of every class, held out to measure on, where the data have no test part of their own."""
+    """Of every class, held out to measure on, where the data have no test part of their own; and as large a part again
+    for the recipe's patience, if it has one."""
     test_fraction: Share = 0.0
     """Draw the test part anew for every seed: this share of all objects. 0 takes the part above."""
     test_draw: Literal["by class", "plain"] = "by class"
@@ -32,11 +39,13 @@ class RunSpec(Settings):
     held out: for choosing settings."""
     stopping_fraction: Share = 0.0
     """Of every class of the training objects, held out for the recipe's patience, so that the part that is measured
-    chooses nothing. 0 lets the measured part choose."""
+    chooses nothing. 0 takes `validation_fraction` if the recipe has patience, and else none."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Of every class of the training objects, drawn by the seed."""
     label_noise: Share = 0.0
     """Of the training labels, replaced by other classes at random: for studying what noise does."""
+    class_weight: Literal["balanced"] | None = None
+    """What an object's loss is multiplied by: 1, or as much more as its class has fewer training objects."""
     augment: bool = False
     """Crop and flip the training images."""
     network: str | None = None
@@ -54,6 +63,11 @@ class RunSpec(Settings):
     @property
     def seed(self) -> int:
         return self.recipe.seed
+
+    @property
+    def patience_fraction(self) -> float:
+        """The share of every class of the training objects that is held out for the recipe's patience."""
+        return self.stopping_fraction or (self.validation_fraction if self.recipe.patience is not None else 0.0)
 
     def with_seed(self, seed: int) -> "RunSpec":
         """The same with another seed, of the recipe and so of everything that is random."""

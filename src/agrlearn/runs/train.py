@@ -15,6 +15,7 @@ from agrlearn.data.datasets import open_source
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.sources import BAD_FILE, Source
 from agrlearn.data.text import Vocabulary
+from agrlearn.errors import DataError
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network, default_network
@@ -23,7 +24,7 @@ from agrlearn.runs.spec import RunSpec
 from agrlearn.seeding import generator
 from agrlearn.training.checkpoint import update_run
 from agrlearn.training.history import History
-from agrlearn.training.identity import LONGEST_TEXT
+from agrlearn.training.identity import LONGEST_TEXT, note_data
 from agrlearn.training.loop import fit
 
 _SHARE, _TEST, _STOPPING, _TUNING, _NOISE = 11, 12, 13, 14, 15  # random streams of a run beside those of training
@@ -38,7 +39,7 @@ class RunData:
     test: LabelledSet | None
     """What the network is measured on; None where nothing was held out."""
     stopping: LabelledSet | None = None
-    """What the recipe's patience looks at, where that is not the test part."""
+    """What the recipe's patience looks at, which is never the test part; None if it has none."""
 
     @property
     def object_shape(self) -> tuple[int, ...]:
@@ -52,13 +53,32 @@ class RunData:
 
 
 def open_data(spec: RunSpec, data_dir: Path | None = None) -> RunData:
-    """The data of a run. Runs with the same seed share the test part and, at equal `share`, the training part."""
-    source = _open(
-        spec.data, data_dir, spec.image_size, spec.text_column, spec.label_column, spec.skip_bad, data_stamp(spec.data)
-    )
+    """The data of a run. Runs with the same seed share the test part and, at equal `share`, the training part.
+
+    What the preparation of a table learns, such as medians, it learns from the training objects alone.
+    """
+    source = _open(_opening(spec), data_dir, data_stamp(spec.data))
+    try:
+        data = _parts(spec, source)
+        if source.table is not None and data.train.origin is not None:
+            rows = data.train.origin.rows
+            data = _parts(spec, source if rows is None else source.prepared_on(rows))
+        if spec.test is not None:
+            data = replace(data, test=_test_file(spec, data, data_dir))
+    except DataError as error:
+        if source.columns:
+            error.add_note(f"{source.name}:\n{source.summary}")
+        raise
+    return replace(data, train=_changed(spec, data.train))
+
+
+def _parts(spec: RunSpec, source: Source) -> RunData:
+    """The parts of a source that the spec asks for."""
     train: LabelledSet
     test: LabelledSet | None
-    if spec.test_fraction > 0:
+    if spec.test is not None:
+        train, test = source.split(0.0)[0], None
+    elif spec.test_fraction > 0:
         everything = _all_objects(source)
         random = generator(spec.seed, _TEST)
         if spec.test_draw == "plain":
@@ -76,12 +96,35 @@ def open_data(spec: RunSpec, data_dir: Path | None = None) -> RunData:
         chosen = train.draw(spec.tuning_fraction, generator(spec.seed, _TUNING))
         train, test = train.without(chosen), train.subset(chosen)
     stopping = None
-    if spec.stopping_fraction > 0:
-        chosen = train.draw(spec.stopping_fraction, generator(spec.seed, _STOPPING))
+    if spec.patience_fraction > 0:
+        chosen = train.draw(spec.patience_fraction, generator(spec.seed, _STOPPING))
         train, stopping = train.without(chosen), train.subset(chosen)
+    return RunData(source, train, test, stopping)
+
+
+def _test_file(spec: RunSpec, data: RunData, data_dir: Path | None) -> LabelledSet:
+    """The objects of the file that the spec names to measure on, prepared as the training data are."""
+    assert spec.test is not None
+    source = open_source(
+        spec.test, data_dir=data_dir, label_column=spec.label_column, skip_bad=spec.skip_bad,
+        preparation=data.source.preparation,
+    )  # fmt: skip
+    test = source.labelled(source.unseen, data.train.class_names)
+    expected, came = (tuple(first_tensor(part.objects).shape[1:]) for part in (data.train, test))
+    if expected != came:
+        raise DataError(f"{spec.test} holds objects of shape {came}, the training data objects of shape {expected}")
+    return test
+
+
+def _changed(spec: RunSpec, train: LabelledSet) -> LabelledSet:
+    """The training objects with other labels or weights, if the spec asks for them."""
     if spec.label_noise > 0:
         train = _with_noise(train, spec.label_noise, generator(spec.seed, _NOISE))
-    return RunData(source, train, test, stopping)
+    if spec.class_weight is not None:
+        counts = train.labels.bincount(minlength=train.num_classes)
+        weights = len(train) / (int((counts > 0).sum()) * counts.clamp(min=1))
+        train = replace(train, weights=weights[train.labels])
+    return train
 
 
 def _with_noise(train: LabelledSet, share: float, random: torch.Generator) -> LabelledSet:
@@ -95,20 +138,21 @@ def _with_noise(train: LabelledSet, share: float, random: torch.Generator) -> La
 
 # The runs of a study read the same few data again and again.
 @functools.lru_cache(maxsize=2)
-def _open(
-    data: str, data_dir: Path | None, image_size: int | None, text_column: str | None, label_column: str | None,
-    skip_bad: bool, stamp: str,
-) -> Source:  # fmt: skip
-    return open_source(
-        data, data_dir=data_dir, image_size=image_size, text_column=text_column, label_column=label_column,
-        skip_bad=skip_bad,
-    )  # fmt: skip
+def _open(opening: tuple[tuple[str, Any], ...], data_dir: Path | None, stamp: str) -> Source:
+    options = dict(opening)
+    return open_source(options.pop("data"), data_dir=data_dir, **options)
 
 
-def data_stamp(data: str) -> str:
+def _opening(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
+    """How `open_source` is called for a spec."""
+    names = ("data", "image_size", "text_column", "label_column", "columns", "ignore", "skip_bad")
+    return tuple((name, getattr(spec, name)) for name in names)
+
+
+def data_stamp(data: str, test: str | None = None) -> str:
     """A fingerprint of the files' names, sizes and times: cheap to compare, and changed by every change."""
-    path = Path(data)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    paths = [Path(name) for name in (data, test) if name is not None]
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
@@ -171,7 +215,9 @@ def train_run(
     """Train the network, with a directory where a stopped run goes on."""
 
     def on_claim(folder: Path) -> None:
-        changes = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(spec.data)}
+        changes: dict[str, Any] = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(spec.data, spec.test)}
+        if data.stopping is not None:  # what chose the epoch is not what to measure on
+            changes["data"] = note_data(data.train, data.test)
         update_run(folder, **changes, **({"command": command[:LONGEST_TEXT]} if command else {}))
         data.source.list_bad(folder / BAD_FILE)
 

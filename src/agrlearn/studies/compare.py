@@ -257,7 +257,8 @@ def base_spec(
     data: str, *, network: str | None = None, data_dir: Path | None = None, **settings: Any
 ) -> tuple[RunSpec, bool, bool]:
     """The ordinary network for some data by the estimator's recipe; and whether these are sentences, or vectors."""
-    spec = RunSpec(data=data, network=network, fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE)
+    reading = {name: settings.pop(name) for name in ("label_column", "columns", "ignore") if name in settings}
+    spec = RunSpec(data=data, network=network, fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE, **reading)
     found = open_data(spec, data_dir)
     objects = first_tensor(found.train.objects)
     name = network_name(spec, found)

@@ -13,6 +13,7 @@ from agrlearn.errors import RecipeError
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.files import markdown_table, read_small_text
 from agrlearn.runs.many import Job
+from agrlearn.runs.result import REPLICATED
 from agrlearn.runs.spec import RunSpec
 from agrlearn.training.checkpoint import read_records
 from agrlearn.training.history import History, best_record
@@ -29,7 +30,8 @@ class SweepLine:
     name: str
     seeds: tuple[int, ...]
     error: Mean
-    """Of the validation part, in percent: each run's median of its last ten epochs; with patience, the kept epoch's."""
+    """Of the validation part, in percent: each run's median of its last ten epochs; with patience, the kept epoch's, of
+    which another part was the judge."""
     nll: Mean
     """Of the validation part, at the last epoch or, with patience, the kept one."""
     loss: Mean
@@ -84,24 +86,30 @@ def summarize_sweep(jobs: Sequence[Job]) -> list[SweepLine]:
         if not done:
             continue
         ends = [_end(job) for job in done]
-        # The last epoch is measured, if there is a validation part at all.
-        measured = [history for history in ends if history.records[-1].validation_nll is not None]
+        measured = [end for end in ends if end[0] is not None]
         lines.append(
             SweepLine(
                 name,
                 tuple(job.spec.seed for job in done),
-                mean_over_runs([100 * history.final_error() for history in measured]),
-                mean_over_runs([history.records[-1].validation_nll or math.nan for history in measured]),
-                mean_over_runs([history.records[-1].loss for history in ends]),
+                mean_over_runs([100 * (error or 0.0) for error, _, _ in measured]),
+                mean_over_runs([math.nan if nll is None else nll for _, nll, _ in measured]),
+                mean_over_runs([loss for _, _, loss in ends]),
             )
         )
     return lines
 
 
-def _end(job: Job) -> History:
-    """The epochs that a finished run is judged by: all, or the one whose weights its patience has kept."""
+def _end(job: Job) -> tuple[float | None, float | None, float]:
+    """The error, the likelihood and the training loss of a finished run; None where nothing was held out to measure."""
     history = History(tuple(read_records(job.run_dir)), 0.0)
-    return history if job.spec.recipe.patience is None else History((best_record(history.records),), 0.0)
+    if job.spec.recipe.patience is not None:
+        # The records are of the part that chose the epoch, so they flatter it.
+        run = job.finished()
+        scores = run.result.protocols.get(REPLICATED) if run else None
+        error, nll = (scores.error, scores.nll) if scores else (None, None)
+        return error, nll, best_record(history.records).loss
+    last = history.records[-1]  # measured, if there is a validation part at all
+    return None if last.validation_nll is None else history.final_error(), last.validation_nll, last.loss
 
 
 def as_markdown(lines: Sequence[SweepLine]) -> str:

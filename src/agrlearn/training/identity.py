@@ -71,7 +71,9 @@ class DataNote(_Strict):
     trained_on: "Rows | None"
     """None if an object occurs twice."""
     held_out: "Rows | None"
-    """None if nothing was held out, or if it is not from the source."""
+    """What to measure on; None if nothing was held out, or if it is not from the source."""
+    test: Text | None = None
+    """The file or folder to measure on, if it has one of its own."""
 
 
 class Rows(_Strict):
@@ -114,15 +116,17 @@ class RunFile(_Strict):
     """The `RunResult` of a finished run that was made from a spec."""
 
 
-def note_data(train_set: Dataset, validation_set: Dataset | None) -> DataNote | None:
+def note_data(train_set: Dataset, held_out: Dataset | None) -> DataNote | None:
     """Where the data come from; None if that is not known."""
     if not isinstance(train_set, LabelledSet) or train_set.origin is None:
         return None
     origin = train_set.origin
+    elsewhere = held_out.origin if isinstance(held_out, LabelledSet) else None
     return DataNote(
         source=origin.source, data_dir=origin.data_dir, preparation=origin.preparation, skip_bad=origin.skip_bad,
         dtype=str(first_tensor(train_set.objects).dtype).removeprefix("torch."),
-        trained_on=_note_rows(train_set, origin.source), held_out=_note_rows(validation_set, origin.source),
+        trained_on=_note_rows(train_set, origin.source), held_out=_note_rows(held_out, origin.source),
+        test=elsewhere.source if elsewhere is not None and elsewhere.source != origin.source else None,
     )  # fmt: skip
 
 

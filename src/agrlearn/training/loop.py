@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import (
     LabelledSet,
@@ -17,8 +17,8 @@ from agrlearn.data.labelled import (
     check_class_count,
     check_range,
     explain_lost_workers,
-    unwrap,
 )
+from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
@@ -89,8 +89,8 @@ def fit(
         on_claim: called by one process with the run directory once it is locked for this run, before training.
     """
     recipe = recipe or Recipe()
-    train_set = _checked(train_set)
-    validation_set = None if validation_set is None else _checked(validation_set)
+    train_set = checked_dataset(train_set)
+    validation_set = None if validation_set is None else checked_dataset(validation_set)
     engine = fabric or Fabric(devices=1)
     sampler = GroupBatchSampler(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
@@ -244,25 +244,6 @@ def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, b
     if step % _STEPS_BETWEEN_AGREEMENTS:
         return False, False
     return any_rank(due, engine.device), any_rank(stopped, engine.device)
-
-
-def _checked(dataset: Dataset) -> Dataset:
-    """The data set, as a `LabelledSet` if it is a subset of one; anything but (object, label) pairs is refused."""
-    dataset = unwrap(dataset)
-    if isinstance(dataset, LabelledSet):
-        return dataset
-    if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        hint = "pass its dataset, loader.dataset" if isinstance(dataset, DataLoader) else "LabelledSet.of() makes one"
-        raise DataError(f"expected a map-style Dataset of (object, label), got {type(dataset).__name__}; {hint}")
-    if len(dataset) > 0:
-        with keep_streams():
-            item = dataset[0]
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            raise DataError(
-                f"expected a Dataset whose items are (object, label), got {type(item).__name__} as its first item; "
-                "LabelledSet.of(objects, labels) makes one of all objects and all labels"
-            )
-    return dataset
 
 
 def _check(

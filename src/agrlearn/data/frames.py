@@ -1,0 +1,55 @@
+"""Tables and sentences in memory. Data frames are those of pandas or polars; neither is imported."""
+
+from typing import Any
+
+import numpy
+
+from agrlearn.data.columns import Cells
+from agrlearn.errors import DataError
+
+
+def is_frame(data: Any) -> bool:
+    """Whether this is a table with named columns."""
+    return hasattr(data, "columns") and hasattr(data, "dtypes") and hasattr(data, "shape")
+
+
+def cells_of_frame(frame: Any) -> dict[str, Cells]:
+    """The cells of every column, None where there is no value.
+
+    >>> import pandas
+    >>> cells_of_frame(pandas.DataFrame({"age": [30, None], "sex": ["f", None]}))
+    {'age': [30.0, None], 'sex': ['f', None]}
+    """
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"two columns of the table are called {twice!r}; give each a name of its own")
+    return {name: _cells(frame[column]) for name, column in zip(names, frame.columns, strict=True)}
+
+
+def _cells(column: Any) -> list[Any]:
+    if hasattr(column, "notna"):  # pandas has several values that mean there is none
+        plain = column.astype(object)
+        return plain.where(column.notna(), None).tolist()
+    return column.to_list()
+
+
+def is_numeric(frame: Any) -> bool:
+    """Whether all columns hold numbers, and no cell is empty."""
+    kinds = [getattr(dtype, "kind", "") for dtype in frame.dtypes]
+    if not kinds or any(kind not in "biuf" or kind == "" for kind in kinds):
+        return False
+    return not frame.isna().to_numpy().any()
+
+
+def sentences_in(X: Any) -> list[str] | None:
+    """The sentences in a list of strings, a series, or a table with one column of texts; None for anything else."""
+    if is_frame(X) or (isinstance(X, numpy.ndarray) and X.ndim == 2):
+        if X.shape[1] != 1 or len(X) == 0:
+            return None
+        X = next(iter(cells_of_frame(X).values())) if is_frame(X) else X[:, 0]
+    return list(X) if _is_text(X) else None
+
+
+def _is_text(X: Any) -> bool:
+    return (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1) and len(X) > 0 and isinstance(next(iter(X)), str)
