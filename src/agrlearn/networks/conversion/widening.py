@@ -102,17 +102,32 @@ def join_channels(groups: Tensor, dim: int) -> Tensor:
     return groups.flatten(1, 2) if dim == 1 else torch.cat(groups.unbind(1), dim=-1)
 
 
-def channel_dimension(features: Tensor, reader: nn.Module | None) -> int:
-    """Where features have their channels: 1 for a reader that is a convolution, last for one that works on tokens."""
+def channel_dimension(name: str, features: Tensor, makers: Sequence[nn.Module], readers: Sequence[nn.Module]) -> int:
+    """Where the features that `name` gives have their channels: 1, or -1 for last.
+
+    Args:
+        makers: the layers that ran before, the last one first.
+        readers: the layers that read the features.
+    """
     if features.ndim == 2:
         return -1
-    if isinstance(reader, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
-        return 1
-    normed = getattr(reader, "normalized_shape", ())
-    read = {getattr(reader, "in_features", None), getattr(reader, "input_size", None), *normed}
-    if read != {None}:
-        return -1 if features.shape[-1] in read else 1
-    return 1 if features.ndim > 3 else -1
+    known = (*((layer, _GIVES) for layer in makers), *((layer, _READS) for layer in readers))
+    for layer, names in known:
+        sizes = [getattr(layer, size, None) for size in names] + [*getattr(layer, "normalized_shape", ())]
+        if isinstance(layer, nn.RNNBase) and names is _GIVES:
+            sizes = [layer.hidden_size * (1 + layer.bidirectional)]
+        dims = [dim for dim in (1, -1) if features.shape[dim] in sizes]
+        if dims:
+            return dims[0] if isinstance(layer, _CHANNELS_FIRST) else dims[-1]
+    raise ConversionError(
+        f"{name} gives {tuple(features.shape)}, and no layer tells which dimension holds the channels; choose another "
+        "module to join after"
+    )
+
+
+_GIVES = ("out_channels", "out_features", "num_features", "num_channels", "embedding_dim", "embed_dim")
+_READS = ("in_channels", "in_features", "num_features", "num_channels", "input_size", "embed_dim")
+_CHANNELS_FIRST = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
 
 
 class WidenedBottleneck(nn.Module):

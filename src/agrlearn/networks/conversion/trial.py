@@ -1,0 +1,39 @@
+"""A pass in train mode that leaves nothing behind: models may do there what they do not do in eval mode."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+@contextmanager
+def train_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module from eval into train mode within this block; its buffers and gradients stay as they are."""
+    buffers = [(part, name, held, held.clone()) for part in module.modules() for name, held in _buffers(part)]
+    gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
+    for parameter, _ in gradients:
+        parameter.grad = None
+    module.train()
+    try:
+        yield
+    finally:
+        module.eval()
+        with torch.no_grad():
+            for part, name, held, before in buffers:
+                part._buffers[name] = held if torch.equal(held, before) else held.copy_(before)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+
+def count_trained(module: nn.Module, bottleneck: Callable[[], Tensor]) -> int:
+    """How many of the module's parameters a step of training by T reaches."""
+    with train_mode(module), torch.enable_grad():
+        t = bottleneck()
+        if t.requires_grad:
+            t.float().square().sum().backward()
+        return sum(parameter.grad is not None for parameter in module.parameters())
+
+
+def _buffers(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return [(name, buffer) for name, buffer in module._buffers.items() if buffer is not None]
