@@ -74,18 +74,16 @@ def _ordinary_model(network: AggregatedClassifier) -> nn.Module | None:
 def _join_in_one_pass(alone: "OneObject") -> None:
     """Let a model that was taken into two pieces run as a whole, which can also be exported."""
     network = alone.network
-    second = next((module for module in network.encoder.modules() if isinstance(module, SecondPiece)), None)
-    if second is None or not isinstance(network.shared, FirstPiece):
+    first = next((module for module in network.modules() if isinstance(module, FirstPiece)), None)
+    second = next((module for module in network.modules() if isinstance(module, SecondPiece)), None)
+    if first is None or second is None:
         return
-    join, slots, changes_input = network.join, alone.slots, network.shared.changes_input
+    join, slots = network.join, alone.slots
     model = put_together(second.model, lambda module: JoinedInOnePass(let_run(module), join, slots))
-    whole = WholeModel(model, changes_input=changes_input)
-    if network.encoder is second:
-        network.encoder = whole
-    else:
-        replace_module(network.encoder, second, whole)
+    replace_module(network, first, nn.Identity())
+    replace_module(network, second, WholeModel(model, changes_input=first.changes_input))
     del network.join  # which may be a module
-    network.shared, network.join, alone.slots = nn.Identity(), JOINS["mean"], 1
+    network.join, alone.slots = JOINS["mean"], 1
 
 
 class OneObject(nn.Module):

@@ -17,7 +17,7 @@ from agrlearn.networks.conversion.examples import at_least, with_padding
 from agrlearn.networks.conversion.last_features import changes_input
 from agrlearn.networks.conversion.splitting import placeholder_of, replace_module, split
 from agrlearn.networks.conversion.tracing import FAILURES, Consumer, Flow, brief, copied, find_consumers, outputs_before
-from agrlearn.networks.conversion.trial import count_trained
+from agrlearn.networks.conversion.trial import trained_names
 from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, channel_dimension, widen_input
 from agrlearn.networks.conversion.within import SecondPiece, WholeModel
 from agrlearn.networks.joins import IMAGES, TOKENS, Join
@@ -26,6 +26,7 @@ from agrlearn.seeding import seeded
 
 # What counts as the same output after sums in another order; in half precision, a few of its roundings.
 _TOLERANCE, _ROUNDINGS = 1e-4, 4
+_ATTEMPTS = 3
 
 
 class Body:
@@ -43,9 +44,9 @@ class Body:
         with torch.no_grad():
             self.t = self.run()
         try:
-            self.trained = count_trained(model, self.run)
+            self.trained: set[str] | None = trained_names(model, self.run)
         except FAILURES:  # of the model itself, in train mode
-            self.trained = -1
+            self.trained = None
 
     def run(self) -> Tensor:
         with self._seeded():
@@ -155,7 +156,7 @@ class Body:
         if reads_again:
             raise ConversionError(
                 f"what was computed before {at}, such as a mask or a residual sum, is read again behind it, where "
-                "there are groups and not objects; choose another module to join after"
+                "there are groups and not objects; choose another module to join after, such as the whole block"
             )
         return Parts(first, join, second, list(names), readers)
 
@@ -236,14 +237,21 @@ class Body:
             return network.bottleneck_from(replicate(network.shared(self.objects), self.fold))
 
     def _check_training(self, network: AggregatedClassifier) -> None:
-        """Refuse a network that fails in train mode, or reaches fewer parameters there than the model does."""
+        """Refuse a network that fails in train mode where the model does not, or in which a piece does not learn."""
         groups = group(at_least(self.objects, 2 * self.fold), self.fold)
         pieces = nn.ModuleList([network.shared, network.encoder])
-        try:
-            trained, reason = count_trained(pieces, lambda: network.bottleneck(groups)), "fewer parameters learn"
-        except FAILURES as error:
-            trained, reason = -1, brief(error)
-        if trained < self.trained:
+        for _ in range(_ATTEMPTS if self.trained is not None else 0):  # as layers may be skipped at random
+            try:
+                reached = trained_names(pieces, lambda: network.bottleneck(groups))
+            except FAILURES as error:
+                reason = brief(error)
+                continue
+            names = {name for name, _ in pieces.named_parameters()}
+            wanted = [names & {f"{piece}.model.{name}" for name in self.trained or ()} for piece in range(len(pieces))]
+            if all(not each or each & reached for each in wanted):
+                return
+            reason = "nothing would be learned before the join, or behind it"
+        if self.trained is not None:
             raise ConversionError(
                 f"the network does not train as the model does ({reason}), as when it is joined within a part that is "
                 "checkpointed (torch.utils.checkpoint); choose another module to join after with at=, or pass "

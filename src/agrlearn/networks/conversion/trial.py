@@ -26,13 +26,13 @@ def train_mode(module: nn.Module) -> Iterator[None]:
             parameter.grad = gradient
 
 
-def count_trained(module: nn.Module, bottleneck: Callable[[], Tensor]) -> int:
-    """How many of the module's parameters a step of training by T reaches."""
+def trained_names(module: nn.Module, bottleneck: Callable[[], Tensor]) -> set[str]:
+    """The parameters of the module that a step of training by T reaches."""
     with train_mode(module), torch.enable_grad():
         t = bottleneck()
         if t.requires_grad:
             t.float().square().sum().backward()
-        return sum(parameter.grad is not None for parameter in module.parameters())
+        return {name for name, parameter in module.named_parameters() if parameter.grad is not None}
 
 
 def _buffers(module: nn.Module) -> list[tuple[str, Tensor]]:

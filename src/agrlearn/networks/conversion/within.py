@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from agrlearn.errors import ConversionError
@@ -86,7 +87,7 @@ class StandIn(nn.Module):
         super().__init__()
         self._module = (module,)  # a tuple, so that its parameters are not registered
         self.joins = joins
-        self._outputs = [pytree.tree_map(self._keep, two, three) for two, three in outputs]
+        self._outputs = [pytree.tree_map(self._keep, two, three, is_leaf=_is_packed) for two, three in outputs]
 
     @property
     def module(self) -> nn.Module:
@@ -102,7 +103,7 @@ class StandIn(nn.Module):
         if _PASS.calls[self] >= len(self._outputs):
             return self.module(*args, **kwargs)
         _PASS.calls[self] += 1
-        return pytree.tree_map(self._give, self._outputs[_PASS.calls[self] - 1])
+        return pytree.tree_map(self._give, self._outputs[_PASS.calls[self] - 1], is_leaf=_is_packed)
 
     def _keep(self, two: Any, three: Any) -> Any:
         if not isinstance(two, Tensor):
@@ -131,6 +132,10 @@ class StandIn(nn.Module):
             if name.startswith("__") or "_module" not in self.__dict__:  # how it is copied itself
                 raise
             return getattr(self.module, name)
+
+
+def _is_packed(output: Any) -> bool:
+    return isinstance(output, PackedSequence)  # a tuple that does not hold what it is not made for
 
 
 class WholeModel(nn.Module):
