@@ -65,7 +65,7 @@ class Conversion:
         heads = "serves all slots" if pooled else f"became {self.fold} heads"
         growth = self.multiply_adds[1] / max(1, self.multiply_adds[0])
         parameters, costs = self.parameters, self.multiply_adds
-        influence = f"; they move T by {', '.join(f'{each:.2g}' for each in self.influence)}" if self.influence else ""
+        influence = f"; influence on T: {', '.join(f'{each:.2g}' for each in self.influence)}" if self.influence else ""
         left_out = f"; what the model does behind {self.classifier} is left out" if self.left_out else ""
         return (
             f"aggregated: {self.fold} objects a pass, joined {where} ({self.join})\n"

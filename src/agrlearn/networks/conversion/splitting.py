@@ -12,7 +12,7 @@ from torch import nn
 
 from agrlearn.grouping import Objects, map_objects
 from agrlearn.networks.conversion.examples import at_least
-from agrlearn.networks.conversion.tracing import Calls, calls_around, copied, tensors_in
+from agrlearn.networks.conversion.tracing import calls_around, copied, tensors_in
 from agrlearn.networks.conversion.within import FirstPiece, SecondPiece, StandIn, Tap, run_to_t, stop_here
 
 
@@ -21,23 +21,25 @@ def split(
 ) -> tuple[FirstPiece, SecondPiece]:
     """The model up to `at`, and from there to T."""
 
-    def calls(count: int) -> Calls:
+    def calls(count: int) -> tuple[list[tuple[nn.Module, Any]], list[nn.Module]]:
         return calls_around(model, lambda: run_to_t(model, at_least(placeholder, count)), at)
 
-    of_two, of_three = calls(2), calls(3)
+    (of_two, around), (of_three, _) = calls(2), calls(3)
     finished: dict[nn.Module, list] = {}
-    for (module, two), (other, three) in zip(of_two.finished, of_three.finished, strict=True):
+    for (module, two), (other, three) in zip(of_two, of_three, strict=True):
         if module is not other or at in module.modules():
             raise ValueError("it runs other layers for another number of objects, or a layer that holds itself")
         finished.setdefault(module, []).append((two, three))
-    later = of_two.later - {at, *finished, *of_two.open}
-    called = {at, *finished, *of_two.open, *later}
-    unused = {module for module in model.modules() if called.isdisjoint(module.modules())}
-    # Without those that are only indexed, as a ParameterList.
-    others = {module for module in later | unused if type(module).forward is not nn.Module.forward}
-    first = _rebuilt(model, {module: StandIn(module) for module in others}, {at, *unused, *finished})
+    before = {at, *finished, *around}
+    # Not those that are only indexed, such as a ParameterList.
+    later = {
+        module
+        for module in model.modules()
+        if before.isdisjoint(module.modules()) and type(module).forward is not nn.Module.forward
+    }
+    first = _rebuilt(model, {module: StandIn(module) for module in later}, {at, *finished})
     remembered = {module: StandIn(module, outputs) for module, outputs in finished.items()}
-    second = _rebuilt(model, {**remembered, at: StandIn(at, joins=True)}, later | unused)
+    second = _rebuilt(model, {**remembered, at: StandIn(at, joins=True)}, later)
     at.register_forward_hook(stop_here)
     pieces = FirstPiece(first, changes_input=changes_input), SecondPiece(second, placeholder)
     _leave_to_the_second(*pieces, placeholder)
@@ -54,7 +56,7 @@ def _leave_to_the_second(first: FirstPiece, second: SecondPiece, placeholder: Ob
         if parameter in both and parameter is not None and parameter.requires_grad
     ]
     with torch.enable_grad():
-        features = first(placeholder)
+        features = first(at_least(placeholder, 2))
     wanted = [parameter for _, _, parameter in held]
     reached = (
         torch.autograd.grad(features.sum(), wanted, allow_unused=True) if wanted and features.requires_grad else ()

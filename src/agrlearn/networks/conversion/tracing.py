@@ -99,44 +99,31 @@ def find_consumers(model: nn.Module, run: Run, source: Objects | nn.Module) -> l
     return [Consumer(name, units[name], count) for name, count in uses.items()]
 
 
-@dataclass(frozen=True)
-class Calls:
-    """What runs before, around and after a module."""
+def calls_around(model: nn.Module, run: Run, point: nn.Module) -> tuple[list[tuple[nn.Module, Any]], list[nn.Module]]:
+    """The modules that returned before `point` was entered, with their outputs, and those that `point` runs within.
 
-    finished: list[tuple[nn.Module, Any]]
-    """Modules that returned before it was entered, with their outputs; not those that ran within another of them."""
-    open: set[nn.Module]
-    """Those that it ran within."""
-    later: set[nn.Module]
-    """Those that were entered after it returned."""
-
-
-def calls_around(model: nn.Module, run: Run, point: nn.Module) -> Calls:
-    """Run the model once and see what runs before, around and after `point`."""
-    seen = Calls([], set(), set())
+    Of modules that ran within one another, the outer one alone.
+    """
+    finished: list[tuple[nn.Module, Any]] = []
     stack: list[tuple[nn.Module, int]] = []
-    passed = False
+    reached = False
 
     def enter(module: nn.Module, args: Any) -> None:
-        if passed:
-            seen.later.add(module)
-        elif module is point:
-            seen.open.update(outer for outer, _ in stack)
-        if not seen.open:
-            stack.append((module, len(seen.finished)))
+        nonlocal reached
+        reached = reached or module is point
+        if not reached:
+            stack.append((module, len(finished)))
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
-        nonlocal passed
-        passed = passed or module is point
-        if not seen.open:
+        if not reached:
             _, start = stack.pop()
-            seen.finished[start:] = [(module, output)]
+            finished[start:] = [(module, output)]
 
     handles = [module.register_forward_pre_hook(enter) for module in model.modules()]
     handles += [module.register_forward_hook(leave) for module in model.modules()]
     with torch.no_grad(), hooks(handles):
         run()
-    return seen
+    return finished, [module for module, _ in stack]
 
 
 def outputs_before(model: nn.Module, run: Run, module: nn.Module, name: str) -> list[tuple[nn.Module, Any]]:

@@ -133,6 +133,9 @@ class StandIn(nn.Module):
                 raise
             return getattr(self.module, name)
 
+    def __getitem__(self, place: Any) -> Any:
+        return self.module[place]  # type: ignore[index]  # such as features[0].weight.dtype
+
 
 def _is_packed(output: Any) -> bool:
     return isinstance(output, PackedSequence)  # a tuple that does not hold what it is not made for
