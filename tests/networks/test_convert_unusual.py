@@ -23,6 +23,17 @@ def test_an_embedding_beside_the_scores_is_not_taken_for_them_and_one_layer_for_
         aggregate(odd.AfterEveryLayer(), 2, odd.vectors(), at=at, verbose=False)
 
 
+class EmbeddingInTraining(odd.Odd):
+    def forward(self, x):
+        return self.features(x) if self.training else super().forward(x)
+
+
+@pytest.mark.parametrize("at", [None, "first"])
+def test_a_model_that_gives_no_scores_in_training_is_refused(at):
+    with pytest.raises(ConversionError, match="does not run its classifier in train mode"):
+        aggregate(EmbeddingInTraining(), 2, odd.vectors(), at=at, verbose=False)
+
+
 class Prompted(odd.Odd):
     """Parameters of its own and in a list, before its first layer and behind it."""
 

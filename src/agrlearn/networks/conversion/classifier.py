@@ -41,10 +41,9 @@ def take_off_classifier(model: nn.Module, objects: Objects, name: str | None = N
     refuse_shared_weights(model, found.name, layer)
     tap = Tap(copied(layer))
     replace_module(model, layer, tap)
-    tap.stops = not _ends_in(model, tap, objects)
-    if not tap.stops:
-        with train_mode(model):  # where some models return more than their scores
-            tap.stops = not _ends_in(model, tap, objects)
+    ends = _ends_in(model, tap, objects)
+    with train_mode(model):  # where some models return more than their scores, or something else
+        tap.stops = not (_ends_in(model, tap, objects) and ends)
     weight, bias = layer.weight, layer.bias
     assert isinstance(weight, Tensor) and not isinstance(bias, nn.Module)
     return Classifier(
@@ -61,6 +60,11 @@ def _ends_in(model: nn.Module, tap: Tap, objects: Objects) -> bool:
             output = call(model, map_objects(Tensor.clone, objects))
         except Exception:  # the model's own code behind its classifier may raise anything at the sight of T
             return False
+    if not read:
+        raise ConversionError(
+            f"the model does not run its classifier in {'train' if model.training else 'eval'} mode; let it return its "
+            "class scores in both"
+        )
     return isinstance(output, Tensor) and torch.equal(output.flatten(1), read[-1].flatten(1))
 
 

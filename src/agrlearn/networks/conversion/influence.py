@@ -121,11 +121,13 @@ def _sentences(objects: Objects) -> Objects:
     tokens = objects if isinstance(objects, Tensor) else objects["input_ids"]
     kept = tokens != PADDING if isinstance(objects, Tensor) else objects["attention_mask"] != 0
     full = torch.where(kept, tokens, tokens[:, :1].clamp(min=PADDING + 1))
-    other, short = full.clone(), full.clone()
+    other, half = full.clone(), (tokens.shape[1] + 1) // 2
     other[:, -1] = torch.where(full[:, -1] == full.max(), full.min(), full.max())
-    short[:, (tokens.shape[1] + 1) // 2 :] = PADDING
+    short = full.index_fill(1, torch.arange(half, tokens.shape[1], device=tokens.device), PADDING)
     words = torch.cat([full, other, short])
     if isinstance(objects, Tensor):
         return words
-    others = {name: tensor.repeat(3, *[1] * (tensor.ndim - 1)) for name, tensor in objects.items()}
-    return {**others, "input_ids": words, "attention_mask": (words != PADDING).to(others["attention_mask"].dtype)}
+    others = {name: torch.cat([tensor, tensor, tensor]) for name, tensor in objects.items()}
+    mask = torch.ones_like(others["attention_mask"])
+    mask[-len(tokens) :, half:] = 0
+    return {**others, "input_ids": words, "attention_mask": mask}

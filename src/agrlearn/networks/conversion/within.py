@@ -36,7 +36,6 @@ class _Pass(threading.local):
 
     t: Tensor | None = None
     """The bottleneck, where the model goes on behind it."""
-
     joined: Tensor | None = None
     """The features to go on with, until they have been taken."""
     count: int = 1
