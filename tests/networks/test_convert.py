@@ -152,6 +152,7 @@ def test_the_wide_catalogue_survives_too(name, fold):
 
 @pytest.mark.parametrize("fold", [1, 2, 4])
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_recurrent_networks_are_joined_in_tandem_or_after_their_words(kind, fold):
     make, example = lambda: foreign.Recurrent(kind), lambda: foreign.tokens(8)
     after_words = check_laws(make, example, fold, at="embed")
@@ -179,6 +180,7 @@ def test_the_channels_before_a_flattening_are_joined_as_channels():
     assert check_laws(make, foreign.images, 2, at="1").conversion.widened == ("3",)
 
 
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_a_transformer_takes_sentences_in_tandem():
     model, objects = foreign.tiny_bert().eval(), foreign.bert_tokens()
     network = aggregate(model, 2, objects, verbose=False)

@@ -1,5 +1,8 @@
 """aggregate() after a module: the pieces of the model, what they hold, run and learn."""
 
+import random
+
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -194,6 +197,22 @@ def test_aggregating_draws_nothing_from_the_global_stream(options):
     before = torch.get_rng_state()
     aggregate(model, 2, images, widen="at" in options, verbose=False, **options)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class DrawsInTraining(odd.Odd):
+    def features(self, x):
+        if self.training:
+            x = x * (1 + random.random() + numpy.random.random())
+        return super().features(x)
+
+
+@pytest.mark.parametrize("at", [None, "first"])
+def test_the_trial_in_train_mode_draws_nothing_from_the_streams_of_python_and_numpy(at):
+    random.seed(3)
+    numpy.random.seed(3)
+    expected = random.Random(3).random(), numpy.random.RandomState(3).random_sample()
+    aggregate(DrawsInTraining(), 2, odd.vectors(), at=at, verbose=False)
+    assert (random.random(), numpy.random.random()) == expected
 
 
 @pytest.mark.parametrize("options", [{}, {"at": "0"}, {"at": "0", "join": "mean"}], ids=str)
