@@ -69,18 +69,19 @@ def test_where_no_layer_tells_the_channels_they_are_asked_for():
 
 
 class Cut(foreign.Recurrent):
-    def __init__(self, longest):
+    def __init__(self, longest, *, from_end=False):
         super().__init__()
-        self.longest = longest
+        self.kept = slice(-longest, None) if from_end else slice(longest)
 
     def forward(self, tokens):
-        return super().forward(tokens[:, : self.longest])
+        return super().forward(tokens[:, self.kept])
 
 
 UNREAD = {
     "columns": (odd.Table, torch.randint(0, 3, (4, 3))),
     "cut after one object": (lambda: Cut(7), foreign.tokens()),
     "cut within the second": (lambda: Cut(12), foreign.tokens()),
+    "cut at the other end": (lambda: Cut(7, from_end=True), foreign.tokens()),
     "counted words": (odd.Packed, odd.words()),
     "counted words, without padding": (odd.Packed, torch.randint(1, 30, (4, 7))),
 }
@@ -90,8 +91,23 @@ UNREAD = {
 @pytest.mark.parametrize("name", UNREAD)
 def test_a_model_that_does_not_read_the_last_slot_to_its_end_is_refused(name, fold):
     make, example = UNREAD[name]
-    with pytest.raises(ConversionError, match=rf"slot [2-{fold}] does not reach T, or not to its end.*join='max'"):
+    with pytest.raises(ConversionError, match=rf"slot [1-{fold}] does not reach T, or not to its end.*join='max'"):
         aggregate(make(), fold, example, verbose=False)
+
+
+class ReadsOnwards(foreign.Recurrent):
+    """Goes by the state after the last word alone."""
+
+    def forward(self, tokens):
+        states, _ = self.recurrent(self.embed(tokens))
+        return self.out(torch.cat([states[:, -1, :12]] * 2, dim=1))
+
+
+@pytest.mark.parametrize("length", [20, 40, 80, 200, 500])
+def test_a_slot_that_is_only_forgotten_is_warned_of_and_not_refused(length):
+    with pytest.warns(UserWarning, match="slot 1 moves T by"):
+        network = aggregate(ReadsOnwards(), 2, torch.randint(1, 30, (4, length)), verbose=False)
+    assert network.conversion.influence[1] == 1.0
 
 
 def test_an_image_that_is_cut_is_not_joined_beside_another():

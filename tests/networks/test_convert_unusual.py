@@ -201,19 +201,26 @@ def test_dropout_that_is_always_on_before_a_join_is_compared_under_one_seed(at):
 
 
 @pytest.mark.parametrize("name", ["ViT", "ConvNeXt", pytest.param("Swin", marks=pytest.mark.slow)])
-def test_an_image_model_of_transformers_reads_all_slots_channels(name):
+@pytest.mark.parametrize("as_mapping", [True, False])
+def test_an_image_model_of_transformers_reads_all_slots_channels(name, as_mapping):
     make, example = zoo.SIGHT[name]
-    model, objects = make().eval(), example()
+    model, mapping = make().eval(), example()
+    objects = mapping if as_mapping else mapping["pixel_values"]
     network = aggregate(model, 2, objects, slot_noise=0.0, verbose=False).eval()
     assert network.conversion.join == "channels"
     with torch.no_grad():
-        expected = model(**objects).logits
-        torch.testing.assert_close(network(replicate(objects, 2))[:, 1], expected, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(
-            single(network)(objects).softmax(dim=1), expected.softmax(dim=1), rtol=1e-4, atol=1e-5
-        )
+        expected = model(**mapping).logits.softmax(dim=1)
+        torch.testing.assert_close(network(replicate(objects, 2))[:, 1].softmax(dim=1), expected)
+        torch.testing.assert_close(single(network)(objects).softmax(dim=1), expected)
     assert model.config.num_channels == 3
     network.train()(group(objects, 2)).sum().backward()
+
+
+def test_a_normalisation_of_as_many_channels_as_the_input_keeps_its_number():
+    layers = nn.Conv2d(3, 3, 3), nn.GroupNorm(3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 5)
+    network = aggregate(nn.Sequential(*layers), 2, foreign.images(), verbose=False)
+    assert network.encoder.model[1].num_channels == 3
+    assert network.slot_weights
 
 
 @pytest.mark.parametrize("at", ["first", "second"])

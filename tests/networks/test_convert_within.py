@@ -179,8 +179,11 @@ def test_auxiliary_scores_in_training_do_not_stand_in_the_way_of_a_join_before_t
         (CountsFirst, foreign.images(), {"at": "conv"}),
         (Series, torch.randn(4, 2, 30), {"at": "conv"}),
         (odd.InADataclass, odd.vectors(), {"at": "first"}),
+        (foreign.Recurrent, foreign.tokens(), {"at": "embed"}),
+        (foreign.tiny_bert, foreign.bert_tokens()["input_ids"], {"at": "bert.encoder.layer.0"}),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*_flat_weights:UserWarning")
 def test_the_network_for_one_object_is_exported_without_being_compiled(make, objects, options):
     inputs = {"image": torch.rand(6, 3, 8, 8), "about": torch.rand(6, 4)} if objects is None else objects
     network = aggregate(make(), 2, inputs, verbose=False, **options)

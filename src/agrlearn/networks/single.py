@@ -83,7 +83,7 @@ def _join_in_one_pass(alone: "OneObject") -> None:
     replace_module(network, first, nn.Identity())
     replace_module(network, second, WholeModel(model, changes_input=first.changes_input))
     del network.join  # which may be a module
-    network.join, alone.slots = JOINS["mean"], 1
+    network.join, alone.slots = JOINS["max"], 1  # of one slot: what stands in it, be it tokens or fractions
 
 
 class OneObject(nn.Module):

@@ -1,5 +1,6 @@
 """What each slot does to the bottleneck T: how far it moves T, and whether it is read to its end."""
 
+import copy
 import math
 
 import torch
@@ -16,8 +17,7 @@ from agrlearn.seeding import seeded
 
 _ATTEMPTS = 4
 _ROUNDING = 1e-6
-_SHORT = 4
-"""Words of a short sentence."""
+_FORGOTTEN = 1e-7
 
 
 def slot_influence(network: AggregatedClassifier, objects: Objects) -> tuple[float, ...]:
@@ -64,8 +64,8 @@ def refuse_unread_slots(network: AggregatedClassifier, objects: Objects, influen
     """Refuse a network that does not read what stands in a slot, or does not read it to its end."""
     unread = next((slot for slot, share in enumerate(influence) if share == 0), None)
     if isinstance(network.join, TandemJoin):
-        if unread is not None and _reads_short_sentences(network, objects):
-            unread = None  # forgotten, as a recurrent layer forgets what is far away: that may be learned
+        if unread is not None and _forgets(network, objects, unread):
+            unread = None  # the warning of a weak slot says it, and training may change it
         if unread is None and _leaves_words_out(network, objects):
             unread = network.fold - 1
     if unread is not None:
@@ -76,12 +76,23 @@ def refuse_unread_slots(network: AggregatedClassifier, objects: Objects, influen
         )
 
 
-def _reads_short_sentences(network: AggregatedClassifier, objects: Objects) -> bool:
-    try:
-        influence = slot_influence(network, map_objects(lambda tensor: tensor[:, :_SHORT], objects))
-    except FAILURES:
-        return False
-    return min(influence, default=0) > 0
+def _forgets(network: AggregatedClassifier, objects: Objects, slot: int) -> bool:
+    """Whether a slot does not move T only because the model forgets it, as a recurrent layer does over many words.
+
+    Forgetting goes by a factor for every word: what moves T at half the length moves it by the square at the whole.
+    """
+    precise = copy.deepcopy(network).double()
+    whole = length = first_tensor(objects).shape[1]
+    while length > 0:
+        try:
+            moves = _moves(precise, objects)
+        except FAILURES:
+            return False
+        if moves[slot] > 0:
+            return length == whole or moves[slot] < _FORGOTTEN * max(moves)
+        length //= 2
+        objects = map_objects(lambda tensor: tensor[:, : tensor.shape[1] // 2], objects)
+    return False
 
 
 def _groups(network: AggregatedClassifier, objects: Objects) -> Tensor:

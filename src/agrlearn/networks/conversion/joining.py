@@ -94,12 +94,12 @@ class Body:
     def _tell_channels(self) -> None:
         """Let models of transformers, which compare their input's channels with a number, expect those of all slots."""
         channels = first_tensor(self.objects).shape[1]
-        for module in self.model.modules():
-            holders: list[Any] = [module, getattr(module, "config", None)]
-            for holder in holders:
-                if getattr(holder, "num_channels", None) == channels:
-                    holder.num_channels = channels * self.fold
-                    self.sums_slots = False
+        modules = [module for module in self.model.modules() if not isinstance(module, nn.GroupNorm)]
+        holders: list[Any] = [*modules, *(getattr(module, "config", None) for module in modules)]
+        for holder in holders:
+            if getattr(holder, "num_channels", None) == channels:
+                holder.num_channels = channels * self.fold
+                self.sums_slots = False
 
     def joined_after(self, at: str) -> Parts:
         module = look_up(dict(self.model.named_modules()), at, "module of the model")
