@@ -64,8 +64,34 @@ def test_where_no_layer_tells_the_channels_they_are_asked_for():
         def forward(self, series):
             return self.out(self.pool(series).flatten(1)[:, :9])
 
-    with pytest.raises(ConversionError, match=r"pool gives \(2, 4, 7\), and no layer tells which dimension"):
+    with pytest.raises(ConversionError, match=r"pool gives \(2, 4, 7\), and it cannot be told which dimension"):
         aggregate(Alone(), 2, torch.rand(4, 4, 7), at="pool", verbose=False)
+
+
+class AsManyStepsAsChannels(nn.Module):
+    """Features whose dimensions are of one size: only how they are read tells the channels."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.conv, self.act = nn.Conv1d(4, 12, 3, padding=1), nn.ReLU()
+        self.read, self.out = read, nn.Linear(12, 5)
+
+    def forward(self, series):
+        features = self.act(self.conv(series)).transpose(1, 2)
+        read = self.read(features)
+        return self.out((read[0] if isinstance(read, tuple) else read).tanh().mean(dim=1))
+
+
+def test_dimensions_of_one_size_are_told_apart_by_what_survives_or_not_at_all():
+    def example():
+        return torch.randn(4, 4, 12)
+
+    recurrent = check_laws(lambda: AsManyStepsAsChannels(nn.GRU(12, 12, batch_first=True)), example, 2, at="act")
+    assert recurrent.join.dim == 1
+    direct = check_laws(lambda: AsManyStepsAsChannels(nn.LayerNorm(12)), example, 2, at="conv")
+    assert direct.join.dim == 1
+    with pytest.raises(ConversionError, match=r"act gives \(2, 12, 12\), and it cannot be told which dimension"):
+        aggregate(AsManyStepsAsChannels(nn.LayerNorm(12)), 2, example(), at="act", verbose=False)
 
 
 class Cut(foreign.Recurrent):

@@ -16,9 +16,18 @@ from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_we
 from agrlearn.networks.conversion.examples import at_least, with_padding
 from agrlearn.networks.conversion.last_features import changes_input
 from agrlearn.networks.conversion.splitting import placeholder_of, replace_module, split
-from agrlearn.networks.conversion.tracing import FAILURES, Consumer, Flow, brief, copied, find_consumers, outputs_before
+from agrlearn.networks.conversion.tracing import (
+    FAILURES,
+    Consumer,
+    Flow,
+    brief,
+    copied,
+    find_consumers,
+    is_weighted_unit,
+    outputs_before,
+)
 from agrlearn.networks.conversion.trial import trained_names
-from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, channel_dimension, widen_input
+from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, channel_dimensions, widen_input
 from agrlearn.networks.conversion.within import SecondPiece, WholeModel
 from agrlearn.networks.joins import IMAGES, TOKENS, Join
 from agrlearn.networks.tokens import SlotEmbedding, TandemJoin
@@ -114,11 +123,18 @@ class Body:
             return self._checked(self._pieces(self.model, at, self.join), exact=self.join.slot_blind)
         readers = find_consumers(self.model, self.run, module)
         makers = [layer for layer, _ in reversed(calls)]
-        dim = channel_dimension(at, output, makers, [reader.layer for reader in readers])
-        widened = self._try_widening(at, readers, dim)
-        if widened is not None:
-            return widened
-        mixer = SlotMixer(self.fold, output.shape[dim], dim).to(output.device, output.dtype)
+        # What a layer itself gives is as that layer makes it; anything else may have been turned around since.
+        dims = channel_dimensions(output, makers, [] if is_weighted_unit(module) else [each.layer for each in readers])
+        for dim in dims:
+            widened = self._try_widening(at, readers, dim)
+            if widened is not None:
+                return widened
+        if len(dims) != 1:
+            raise ConversionError(
+                f"{at} gives {tuple(output.shape)}, and it cannot be told which dimension holds the channels; choose "
+                "another module to join after"
+            )
+        mixer = SlotMixer(self.fold, output.shape[dims[0]], dims[0]).to(output.device, output.dtype)
         parts = replace(self._pieces(self.model, at, mixer), readers=[mixer], mixer=True)
         return self._checked(parts, exact=True)
 

@@ -102,27 +102,28 @@ def join_channels(groups: Tensor, dim: int) -> Tensor:
     return groups.flatten(1, 2) if dim == 1 else torch.cat(groups.unbind(1), dim=-1)
 
 
-def channel_dimension(name: str, features: Tensor, makers: Sequence[nn.Module], readers: Sequence[nn.Module]) -> int:
-    """Where the features that `name` gives have their channels: 1, or -1 for last.
+def channel_dimensions(features: Tensor, makers: Sequence[nn.Module], readers: Sequence[nn.Module]) -> list[int]:
+    """Where features may have their channels: 1, or -1 for last; both where the layers around them do not agree.
 
     Args:
         makers: the layers that ran before, the last one first.
         readers: the layers that read the features.
     """
     if features.ndim == 2:
-        return -1
-    known = (*((layer, _GIVES) for layer in makers), *((layer, _READS) for layer in readers))
-    for layer, names in known:
-        sizes = [getattr(layer, size, None) for size in names] + [*getattr(layer, "normalized_shape", ())]
-        if isinstance(layer, nn.RNNBase) and names is _GIVES:
-            sizes = [layer.hidden_size * (1 + layer.bidirectional)]
-        dims = [dim for dim in (1, -1) if features.shape[dim] in sizes]
-        if dims:
-            return dims[0] if isinstance(layer, _CHANNELS_FIRST) else dims[-1]
-    raise ConversionError(
-        f"{name} gives {tuple(features.shape)}, and no layer tells which dimension holds the channels; choose another "
-        "module to join after"
-    )
+        return [-1]
+    found = []
+    for layers, names in ((makers, _GIVES), (readers, _READS)):
+        for layer in layers:
+            sizes = [getattr(layer, size, None) for size in names] + [*getattr(layer, "normalized_shape", ())]
+            if isinstance(layer, nn.RNNBase) and names is _GIVES:
+                sizes = [layer.hidden_size * (1 + layer.bidirectional)]
+            dims = [dim for dim in (1, -1) if features.shape[dim] in sizes]
+            if len(dims) == 1:
+                return dims
+            if dims:  # of the same size: the kind of layer tells which it works on
+                found.append(1 if isinstance(layer, _CHANNELS_FIRST) else -1)
+                break
+    return list(dict.fromkeys(found))
 
 
 _GIVES = ("out_channels", "out_features", "num_features", "num_channels", "embedding_dim", "embed_dim")
