@@ -152,6 +152,7 @@ def test_the_wide_catalogue_survives_too(name, fold):
 
 @pytest.mark.parametrize("fold", [1, 2, 4])
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_recurrent_networks_are_joined_in_tandem_or_after_their_words(kind, fold):
     make, example = lambda: foreign.Recurrent(kind), lambda: foreign.tokens(8)
     after_words = check_laws(make, example, fold, at="embed")
@@ -179,6 +180,7 @@ def test_the_channels_before_a_flattening_are_joined_as_channels():
     assert check_laws(make, foreign.images, 2, at="1").conversion.widened == ("3",)
 
 
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_a_transformer_takes_sentences_in_tandem():
     model, objects = foreign.tiny_bert().eval(), foreign.bert_tokens()
     network = aggregate(model, 2, objects, verbose=False)
@@ -254,10 +256,7 @@ def test_what_comes_before_the_join_runs_once_per_object_and_costs_no_more():
     for protocol, expected in ((Replicated(), 16), (Batched(draws=3), 16), (Contextual(foreign.images(8)), 24)):
         seen.clear()
         predict(network, objects, protocol, batch_size=4)
-        passes = len(seen)
-        placeholders = seen.count(1)
-        assert sum(seen) - placeholders == expected, seen
-        assert placeholders < passes
+        assert sum(seen) == expected, seen
 
 
 def test_the_layers_before_a_join_learn_and_their_running_statistics_see_only_real_objects():

@@ -22,6 +22,7 @@ from tests.networks import foreign
         (foreign.tiny_bert, foreign.bert_tokens(1), "tandem"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_slots_are_told_apart_whatever_the_fold_and_however_poor_the_example(make, example, join, fold):
     assert not aggregate(make(), fold, example, join=join, verbose=False).slot_blind
 

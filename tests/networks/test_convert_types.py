@@ -33,6 +33,7 @@ def test_a_model_survives_in_its_own_type(dtype, fold, options):
 
 @pytest.mark.parametrize("options", [{}, {"slot_embeddings": True}, {"at": "embed"}], ids=str)
 @pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_words_are_embedded_in_the_models_own_type(dtype, options):
     network = aggregate(foreign.Recurrent().to(dtype), 2, foreign.tokens(), verbose=False, **options)
     assert {parameter.dtype for parameter in network.parameters()} == {dtype}
@@ -75,6 +76,7 @@ def test_whole_numbers_are_tokens_only_where_an_embedding_could_read_them(object
     assert aggregate(Numbers(), 2, objects, verbose=False).conversion.join == join
 
 
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_short_and_long_tokens_are_joined_in_tandem():
     for tokens in (foreign.tokens(), foreign.tokens().int()):
         assert aggregate(foreign.Recurrent(), 2, tokens, verbose=False).conversion.join == "tandem"

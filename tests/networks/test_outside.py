@@ -30,6 +30,7 @@ def bag():
 
 @pytest.mark.parametrize("fold", [2, 3])
 @pytest.mark.parametrize("kind", ["ordered", "bag"])
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_a_model_of_tokens_is_slot_blind_only_if_it_cannot_tell_their_order(kind, fold, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     name = f"{tmp_path / 'own.py'}:{kind}"
@@ -39,6 +40,7 @@ def test_a_model_of_tokens_is_slot_blind_only_if_it_cannot_tell_their_order(kind
     assert alone.slot_blind == trained.slot_blind == (kind == "bag")
 
 
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_a_network_that_is_built_again_is_as_blind_as_it_was_with_its_data(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     name = f"{tmp_path / 'own.py'}:ordered"

@@ -31,6 +31,7 @@ def test_whatever_has_an_entry_for_every_word_follows_its_word(separator, senten
         assert joined["token_type_ids"][row][kept].tolist() == [10 * kind for kind in kinds]
 
 
+@pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_a_transformer_reads_the_types_of_its_words_in_tandem():
     model, objects = foreign.tiny_bert().eval(), typed_tokens()
     with torch.no_grad():

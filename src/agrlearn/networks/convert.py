@@ -4,27 +4,32 @@ import math
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor, group, map_objects, replicate
+from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor, map_objects, replicate
 from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.conversion.arguments import check_example, check_options, original_module
 from agrlearn.networks.conversion.class_layer import find_class_layer, is_linear
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.examples import at_least, vary_for
+from agrlearn.networks.conversion.influence import is_slot_blind, refuse_unread_slots, slot_influence
 from agrlearn.networks.conversion.joining import Body
 from agrlearn.networks.conversion.last_features import ClassHead, LastFeatures, changes_input
 from agrlearn.networks.conversion.tracing import FAILURES, arguments, brief, copied
 from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
-from agrlearn.networks.conversion.within import WholeModel
-from agrlearn.networks.cost import count_multiply_adds, count_parameters
-from agrlearn.networks.joins import JOINS, Join
+from agrlearn.networks.conversion.within import FirstPiece, SecondPiece, WholeModel
+from agrlearn.networks.cost import count_multiply_adds
+from agrlearn.networks.joins import JOINS
 from agrlearn.seeding import generator, keep_streams, seeded
+
+_MOST_OBJECTS = 8
+"""Of the example, to try the slots on."""
+_WEAK = 0.01
+"""The share of the greatest influence below which a slot is warned of."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Conversion:
     slot_blind: bool
     difference: float
     """The largest change of a logit, relative to the largest one, for one object in every slot before slot noise."""
+    influence: tuple[float, ...] = ()
+    """How far each slot moves T, relative to the slot that moves it most; not measured where they are pooled."""
     widened: tuple[str, ...] = ()
     """Layers that now read all slots."""
     mixer: bool = False
@@ -51,19 +58,21 @@ class Conversion:
     """Of one object before, and of one group after."""
 
     def __str__(self) -> str:
-        start = f"before {self.classifier}" if self.slot_blind else "at the input"
+        pooled = JOINS[self.join].slot_blind
+        start = f"before {self.classifier}" if pooled else "at the input"
         where = start if self.at is None else f"after {self.at}"
         changed = "a 1×1 mixer" if self.mixer else ", ".join(self.widened) or "no layer"
-        heads = "serves all slots" if self.slot_blind else f"became {self.fold} heads"
+        heads = "serves all slots" if pooled else f"became {self.fold} heads"
         growth = self.multiply_adds[1] / max(1, self.multiply_adds[0])
         parameters, costs = self.parameters, self.multiply_adds
+        influence = f"; influence on T: {', '.join(f'{each:.2g}' for each in self.influence)}" if self.influence else ""
         left_out = f"; what the model does behind {self.classifier} is left out" if self.left_out else ""
         return (
             f"aggregated: {self.fold} objects a pass, joined {where} ({self.join})\n"
             f"  now reading all slots: {changed}; {self.classifier} {heads}{left_out}\n"
             f"  parameters {parameters[0]:,} -> {parameters[1]:,}\n"
             f"  multiply-adds {costs[0]:,} an object -> {costs[1]:,} a group of {self.fold} ({growth:.2f} times)\n"
-            f"  slots {'cannot' if self.slot_blind else 'can'} be told apart\n"
+            f"  slots {'cannot' if self.slot_blind else 'can'} be told apart{influence}\n"
             f"  one object in every slot changes its logits by {self.difference:.0e} of the largest, before slot noise"
         )
 
@@ -114,11 +123,11 @@ def aggregate(
     >>> network(torch.zeros(5, 2, 3, 8, 8)).shape
     torch.Size([5, 2, 10])
     """
-    _check_options(fold, slot_noise, noise, at=at, join=join, stem=stem, classifier=classifier)
-    _check_example(example)
+    check_options(fold, slot_noise, noise, at=at, join=join, stem=stem, classifier=classifier)
+    check_example(example)
     join = join or _default_join(example, at)
     joined = look_up(JOINS, join, "join")
-    model = _original(model)
+    model = original_module(model)
     draft = copied(model)
     objects = at_least(example, 2)
     with keep_streams(first_tensor(objects).device):
@@ -134,7 +143,7 @@ def aggregate(
                 network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
             network.training = network.shared.training = model.training
         else:
-            objects = vary_for(draft.eval(), objects)
+            objects = vary_for(draft.eval(), at_least(example, min(max(count_objects(example), 2), _MOST_OBJECTS)))
             network, conversion = _join_within(
                 draft, objects, fold, join, at, stem=stem, classifier=classifier, slot_noise=slot_noise, widen=widen,
                 separator=separator, slot_embeddings=slot_embeddings, noise=noise, seed=seed,
@@ -146,9 +155,9 @@ def aggregate(
             count_multiply_adds(model, *args, **kwargs),
             count_multiply_adds(network, map_objects(Tensor.clone, replicate(one, fold))),
         )
-    network.conversion = replace(
-        conversion, parameters=(count_parameters(model), count_parameters(network)), multiply_adds=costs
-    )
+    sizes = [sum(map(Tensor.numel, module.parameters())) for module in (model, network)]
+    network.conversion = replace(conversion, parameters=(sizes[0], sizes[1]), multiply_adds=costs)
+    _warn_of_weak_slots(conversion.influence)
     if verbose:
         print(network.conversion)
     return network
@@ -191,114 +200,63 @@ def _join_last_features(
 
 
 def _join_within(
-    draft: nn.Module, objects: Objects, fold: int, join: str, at: str | None, *, stem: str | list[str] | None,
+    draft: nn.Module, several: Objects, fold: int, join: str, at: str | None, *, stem: str | list[str] | None,
     classifier: str | None, slot_noise: float, widen: bool, separator: int | None, slot_embeddings: bool, noise: float,
     seed: int,
 ) -> tuple[AggregatedClassifier, Conversion]:  # fmt: skip
     """The surgical way: the slots are joined at the input or behind a module, and layers are widened to read them."""
-    joined = look_up(JOINS, join, "join")
+    joined, objects = look_up(JOINS, join, "join"), at_least(several, 2)
     classifier_layer = take_off_classifier(draft, objects, classifier)
     body = Body(draft, objects, classifier_layer, fold, joined)
     parts = body.joined_at_the_input(stem, separator, slot_embeddings, seed) if at is None else body.joined_after(at)
     network = body.assemble(parts, widen=widen, noise=noise)
     difference = body.difference(network)
-    network.slot_blind = _is_slot_blind(network, objects, joined)
     random = generator(seed)
     if fold > 1 and not network.shares_head:
         add_slot_noise([weight for reader in parts.readers for weight in widened_weights(reader)], slot_noise, random)
         add_slot_noise([network.weight], slot_noise, random)
+    influence: tuple[float, ...] = ()
+    network.slot_blind = joined.slot_blind
+    if fold > 1 and not joined.slot_blind:
+        influence = slot_influence(network, several)
+        refuse_unread_slots(network, several, influence)
+        network.slot_blind = not joined.widens and is_slot_blind(network, several)
     conversion = Conversion(
         fold=fold, join=join, at=at, widened=tuple(parts.names), mixer=parts.mixer, classifier=classifier_layer.name,
-        left_out=classifier_layer.left_out, slot_blind=network.slot_blind, difference=difference,
+        left_out=classifier_layer.left_out, slot_blind=network.slot_blind, difference=difference, influence=influence,
     )  # fmt: skip
     return network, conversion
 
 
-def _original(model: nn.Module) -> nn.Module:
-    """The model, or what torch.compile was given; models without weights or without Python code are refused."""
-    if not isinstance(model, nn.Module):
-        raise ConversionError(f"expected the model as a torch.nn.Module, got {type(model).__name__}; pass the module")
-    if isinstance(model, torch.jit.ScriptModule):
-        raise ConversionError(
-            "the model is scripted or traced (torch.jit), so its layers cannot be watched; pass the module that "
-            "torch.jit was given"
-        )
-    compiled = [name for name, module in model.named_modules() if "_orig_mod" in module._modules]
-    if "" in compiled:
-        warnings.warn(
-            "the model is compiled: its original module is aggregated; call torch.compile on the result",
-            stacklevel=3,
-        )
-        return _original(model.get_submodule("_orig_mod"))
-    if compiled:
-        raise ConversionError(
-            f"{compiled[0]} is compiled, so its layers cannot be watched; pass the model with its original module, "
-            f"{compiled[0]}._orig_mod, and call torch.compile on the result"
-        )
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if is_lazy(tensor):
-            raise ConversionError(f"{name} has no shape yet (a lazy layer); run the model once on the example first")
-        if tensor.is_meta:
-            raise ConversionError(
-                f"{name} is on the meta device, without values; load the model's weights, or call to_empty and "
-                "initialise it, first"
-            )
-    return model
-
-
 def _take_modes(network: AggregatedClassifier, model: nn.Module) -> None:
     """Put every module into the mode that the model has it in, so that what its user keeps frozen stays so."""
-    [whole] = [module for module in network.modules() if isinstance(module, WholeModel)]
     network.train(model.training)
-    for name, module in model.named_modules():
-        with suppress(AttributeError):  # parts of the classifier, which was taken off
-            part = whole.model.get_submodule(name)
-            if part.training != module.training:
-                part.train(module.training)
+    for piece in network.modules():
+        if isinstance(piece, WholeModel | FirstPiece | SecondPiece):
+            for name, module in model.named_modules():
+                with suppress(AttributeError):  # parts of the classifier, which was taken off
+                    part = piece.model.get_submodule(name)
+                    if part.training != module.training:
+                        part.train(module.training)
+
+
+def _warn_of_weak_slots(influence: tuple[float, ...]) -> None:
+    weak = [f"slot {slot + 1} moves T by {share:.1g}" for slot, share in enumerate(influence) if share < _WEAK]
+    if weak:
+        warnings.warn(
+            f"{' and '.join(weak)} of what slot {influence.index(1.0) + 1} does, so the network will hardly learn what "
+            "stands there, as where a model goes by its first or last word; pass join='max' or 'mean' to join before "
+            "the classifier instead",
+            stacklevel=3,
+        )
 
 
 def _default_join(objects: Objects, at: str | None) -> str:
     if at is not None:
         return "channels"
-    if not isinstance(objects, Tensor) or (objects.ndim == 2 and objects.dtype in TOKEN_TYPES):
-        return "tandem"
-    return "features" if objects.ndim == 2 else "channels"
-
-
-@torch.no_grad()
-def _is_slot_blind(network: AggregatedClassifier, objects: Objects, join: Join) -> bool:
-    """Whether moving a group's objects on by a slot leaves T as it is: never, where layers read the slots apart."""
-    if join.slot_blind or join.widens or network.fold == 1:
-        return join.slot_blind
-    groups = group(at_least(objects, 2 * network.fold), network.fold)
-    # Not turned around, as a group of three with two different objects may read the same from both ends.
-    moved = map_objects(lambda tensor: tensor.roll(1, dims=1), groups)
-    t = network.bottleneck(groups)
-    return bool((t - network.bottleneck(moved)).abs().max() <= 1e-6 * t.abs().max())
-
-
-def _check_options(fold: object, slot_noise: object, noise: object, **names: object) -> None:
-    if isinstance(fold, bool) or not isinstance(fold, Integral) or fold < 1:
-        raise ConversionError(
-            f"fold is the number of objects in a group, a whole number of at least 1, got {fold!r}; pass such as fold=2"
-        )
-    for option, value in {"slot_noise": slot_noise, "noise": noise}.items():
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-            raise ConversionError(f"{option} is a finite number of at least 0, got {value!r}")
-    for option, value in names.items():
-        texts = value if option == "stem" and isinstance(value, list) else [value]
-        if value is not None and not all(isinstance(text, str) and text for text in texts):
-            raise ConversionError(
-                f"{option} is a name, such as one in model.named_modules() for a layer, got {value!r}; leave {option} "
-                "out for the default"
-            )
-
-
-def _check_example(example: Objects) -> None:
-    if isinstance(example, tuple | list):
-        raise ConversionError(
-            "the example is a tuple; pass a Tensor of objects, or a mapping of argument names to tensors for a model "
-            "with several inputs"
-        )
-    if count_objects(example) == 0:
-        raise ConversionError("the example is empty; pass a batch of at least one object")
+    if not isinstance(objects, Tensor) and (len(objects) > 1 or "input_ids" in objects):
+        return "tandem" if "input_ids" in objects else "channels"
+    tensor = first_tensor(objects)
+    if tensor.ndim == 2:
+        return "tandem" if tensor.dtype in TOKEN_TYPES else "features"
+    return "channels"

@@ -5,11 +5,13 @@ The paper concatenates the objects of a group and does not say along which axis.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import RecipeError, ShapeError, look_up
+from agrlearn.grouping import map_objects
 
 PADDING = 0
 """The token that stands for nothing."""
@@ -31,8 +33,9 @@ class Join:
     slot_blind: bool = False
     """Whether exchanging two objects of a group leaves its result as it was."""
 
-    def __call__(self, groups: Tensor) -> Tensor:
-        return self.function(groups)
+    def __call__(self, groups: Any) -> Any:
+        """(groups, fold, ...) -> (groups, ...), or each tensor of a mapping so."""
+        return map_objects(self.function, groups)
 
     @property
     def widens(self) -> bool:

@@ -10,8 +10,9 @@ from agrlearn.grouping import Objects, replicate
 from agrlearn.modes import view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.last_features import LastFeatures
-from agrlearn.networks.conversion.within import FirstPiece, SecondPiece
-from agrlearn.networks.joins import Join
+from agrlearn.networks.conversion.splitting import let_run, ordinary_model, put_together, replace_module
+from agrlearn.networks.conversion.within import FirstPiece, JoinedInOnePass, SecondPiece, WholeModel
+from agrlearn.networks.joins import JOINS, Join
 from agrlearn.networks.standardize import Standardize
 
 
@@ -40,6 +41,7 @@ def single(network: AggregatedClassifier, *, probabilities: bool = False) -> nn.
         if ordinary is not None:
             return ordinary.eval()
     alone = copy.deepcopy(OneObject(network)).eval()
+    _join_in_one_pass(alone)
     for parameter in alone.parameters():
         parameter.requires_grad_(parameter.is_floating_point())
     if probabilities:
@@ -61,12 +63,27 @@ def _ordinary_model(network: AggregatedClassifier) -> nn.Module | None:
     if isinstance(shared, LastFeatures):
         model = shared.ordinary()
     elif isinstance(shared, FirstPiece) and isinstance(network.encoder, SecondPiece):
-        model = network.encoder.ordinary(network.head)
+        model = ordinary_model(network.encoder, network.head)
     else:
         return None
     if standardize is None:
         return model
     return nn.Sequential(OrderedDict(standardize=copy.deepcopy(standardize), model=model))
+
+
+def _join_in_one_pass(alone: "OneObject") -> None:
+    """Let a model that was taken into two pieces run as a whole, which can also be exported."""
+    network = alone.network
+    first = next((module for module in network.modules() if isinstance(module, FirstPiece)), None)
+    second = next((module for module in network.modules() if isinstance(module, SecondPiece)), None)
+    if first is None or second is None:
+        return
+    join, slots = network.join, alone.slots
+    model = put_together(second.model, lambda module: JoinedInOnePass(let_run(module), join, slots))
+    replace_module(network, first, nn.Identity())
+    replace_module(network, second, WholeModel(model, changes_input=first.changes_input))
+    del network.join  # which may be a module
+    network.join, alone.slots = JOINS["max"], 1  # of one slot: what stands in it, be it tokens or fractions
 
 
 class OneObject(nn.Module):

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError
-from agrlearn.grouping import Objects
+from agrlearn.grouping import Objects, map_objects
 from agrlearn.networks.conversion.class_layer import find_class_layer
-from agrlearn.networks.conversion.tracing import call, outputs_of
-from agrlearn.networks.conversion.within import Tap, replace_module
+from agrlearn.networks.conversion.splitting import replace_module
+from agrlearn.networks.conversion.tracing import call, copied, hooks
+from agrlearn.networks.conversion.trial import train_mode
+from agrlearn.networks.conversion.within import Tap
 
 
 @dataclass(frozen=True)
@@ -37,22 +39,33 @@ def take_off_classifier(model: nn.Module, objects: Objects, name: str | None = N
         )
     layer = model.get_submodule(found.name)
     refuse_shared_weights(model, found.name, layer)
-    _, calls = outputs_of(lambda: call(model, objects), {found.name: layer})
-    t = calls[-1][1]
-    tap = Tap(layer, stops=False)
-    replace_module(model, found.name, tap)
-    try:
-        with torch.no_grad():
-            output = call(model, objects)
-        ends = isinstance(output, Tensor) and output.numel() == t.numel()
-        tap.stops = not (ends and torch.equal(output.reshape(t.shape), t))
-    except Exception:  # the model's own code behind its classifier may raise anything at the sight of T
-        tap.stops = True
+    tap = Tap(copied(layer))
+    replace_module(model, layer, tap)
+    ends = _ends_in(model, tap, objects)
+    with train_mode(model):  # where some models return more than their scores, or something else
+        tap.stops = not (_ends_in(model, tap, objects) and ends)
     weight, bias = layer.weight, layer.bias
     assert isinstance(weight, Tensor) and not isinstance(bias, nn.Module)
     return Classifier(
         found.name, weight.detach().flatten(1), None if bias is None else bias.detach(), found.scores, found.left_out
     )
+
+
+@torch.no_grad()
+def _ends_in(model: nn.Module, tap: Tap, objects: Objects) -> bool:
+    """Whether what the tap hands out is what the model returns."""
+    tap.stops, read = False, []
+    with hooks([tap.register_forward_hook(lambda module, args, t: read.append(t.clone()))]):
+        try:
+            output = call(model, map_objects(Tensor.clone, objects))
+        except Exception:  # the model's own code behind its classifier may raise anything at the sight of T
+            return False
+    if not read:
+        raise ConversionError(
+            f"the model does not run its classifier in {'train' if model.training else 'eval'} mode; let it return its "
+            "class scores in both"
+        )
+    return isinstance(output, Tensor) and torch.equal(output.flatten(1), read[-1].flatten(1))
 
 
 def refuse_shared_weights(model: nn.Module, name: str, layer: nn.Module) -> None:

@@ -48,6 +48,22 @@ def vary(objects: Objects) -> Objects:
     return varied
 
 
+def differ_more(objects: Objects, times: int) -> Objects:
+    """Fractions with noise of 10 ** `times` their spread, and words drawn from all that there are."""
+    random = generator(times)
+
+    def change(tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point():
+            noise = torch.randn(tensor.shape, generator=random).to(tensor.device, tensor.dtype)
+            return tensor + noise * 10**times * (tensor.max() - tensor.min())
+        drawn = torch.randint(tensor.numel(), tensor.shape, generator=random).to(tensor.device)
+        return torch.where(tensor == PADDING, tensor, tensor.flatten()[drawn])
+
+    if isinstance(objects, Tensor):
+        return change(objects)
+    return {name: tensor if "mask" in name else change(tensor) for name, tensor in objects.items()}
+
+
 def with_padding(objects: Objects) -> Objects:
     """The objects with one position masked, where they have an attention mask."""
     if isinstance(objects, Tensor) or "attention_mask" not in objects:

@@ -65,7 +65,7 @@ Run = Callable[[], Any]
 
 def find_consumers(model: nn.Module, run: Run, source: Objects | nn.Module) -> list[Consumer]:
     """The weighted layers that read `source`, the model's input or a module's output, in order of use."""
-    flow = _Flow()
+    flow = Flow()
     handles = []
     uses: dict[str, int] = {}
     units = {name: module for name, module in model.named_modules() if is_weighted_unit(module)}
@@ -99,57 +99,71 @@ def find_consumers(model: nn.Module, run: Run, source: Objects | nn.Module) -> l
     return [Consumer(name, units[name], count) for name, count in uses.items()]
 
 
-def modules_before(model: nn.Module, run: Run, point: nn.Module) -> list[nn.Module]:
-    """The modules that have run and returned before `point` is entered."""
-    done: list[nn.Module] = []
+def calls_around(model: nn.Module, run: Run, point: nn.Module) -> tuple[list[tuple[nn.Module, Any]], list[nn.Module]]:
+    """The modules that returned before `point` was entered, with their outputs, and those that `point` runs within.
+
+    Of modules that ran within one another, the outer one alone.
+    """
+    finished: list[tuple[nn.Module, Any]] = []
+    stack: list[tuple[nn.Module, int]] = []
     reached = False
 
-    def arrive(module: nn.Module, args: Any) -> None:
+    def enter(module: nn.Module, args: Any) -> None:
         nonlocal reached
-        reached = True
-
-    def note(module: nn.Module, args: Any, output: Any) -> None:
+        reached = reached or module is point
         if not reached:
-            done.append(module)
+            stack.append((module, len(finished)))
 
-    handles = [point.register_forward_pre_hook(arrive), *(m.register_forward_hook(note) for m in model.modules())]
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if not reached:
+            _, start = stack.pop()
+            finished[start:] = [(module, output)]
+
+    handles = [module.register_forward_pre_hook(enter) for module in model.modules()]
+    handles += [module.register_forward_hook(leave) for module in model.modules()]
     with torch.no_grad(), hooks(handles):
         run()
-    return done
+    return finished, [module for module, _ in stack]
 
 
-def outputs_of(run: Run, layers: dict[str, nn.Module]) -> tuple[Any, list[tuple[str, Any, Any]]]:
-    """What the run returns, and (name, first input, output) of every call of `layers`, in order."""
-    calls: list[tuple[str, Any, Any]] = []
+def outputs_before(model: nn.Module, run: Run, module: nn.Module, name: str) -> list[tuple[nn.Module, Any]]:
+    """The weighted layers that ran up to `module`, in that order, and in the end `module`, each with its output."""
+    calls: list[tuple[nn.Module, Any]] = []
+    ran: list[int] = []
 
-    def note(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
-            # A copy, since the model may go on to change it in place.
-            kept = output.clone() if isinstance(output, Tensor) else output
-            calls.append((name, next(tensors_in((args, kwargs)), None), kept))
+    def note(layer: nn.Module, args: Any, output: Any) -> None:
+        # A copy, since the model may go on to change it in place.
+        calls.append((layer, output.clone() if isinstance(output, Tensor) else output))
+        if layer is module:
+            ran.append(len(calls))
 
-        return hook
-
-    handles = [layer.register_forward_hook(note(name), with_kwargs=True) for name, layer in layers.items()]
-    with torch.no_grad(), hooks(handles):
-        result = run()
-    return result, calls
+    layers = {module, *(unit for unit in model.modules() if is_weighted_unit(unit))}
+    with torch.no_grad(), hooks([layer.register_forward_hook(note) for layer in layers]):
+        run()
+    if len(ran) != 1:
+        raise ConversionError(f"{name} runs {len(ran)} times in a pass; choose a module that runs once to join after")
+    return calls[: ran[0]]
 
 
 def is_weighted_unit(module: nn.Module) -> bool:
-    """Whether a module works on its input with parameters of its own and is not a container."""
+    """Whether a module works on its input with parameters of its own, and its parts, such as padding, have none."""
     if isinstance(module, _OPAQUE) or is_parametrized(module):
         return True
     own = next(module.parameters(recurse=False), None)
-    return own is not None and next(module.children(), None) is None
+    return own is not None and all(next(child.parameters(), None) is None for child in module.children())
 
 
-class _Flow(TorchFunctionMode):
-    """Follows tagged tensors through operations outside of weighted layers."""
+class Flow(TorchFunctionMode):
+    """Follows tagged tensors through operations outside of weighted layers.
 
-    def __init__(self) -> None:
+    Args:
+        values: follow only what is computed from their values, not what merely has their shape or type.
+    """
+
+    def __init__(self, *, values: bool = False) -> None:
         super().__init__()
         self.inside = 0
+        self.values = values
         self._tagged: dict[int, Tensor] = {}  # the tensors themselves too, lest an identity be used again
 
     def tag(self, things: Any) -> None:
@@ -161,8 +175,14 @@ class _Flow(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if self.inside == 0 and self.touches((args, kwargs)):
-            self.tag(result)
+        name = getattr(func, "__name__", "")
+        read: Any = (args, kwargs)
+        if self.values and name.endswith(("_as", "to")):
+            read = args[:1]
+        elif self.values and (name.endswith("_like") or name.startswith("new_")):
+            read = ()
+        if self.inside == 0 and self.touches(read):
+            self.tag(args[0] if name == "__setitem__" else result)
         return result
 
 

@@ -102,17 +102,33 @@ def join_channels(groups: Tensor, dim: int) -> Tensor:
     return groups.flatten(1, 2) if dim == 1 else torch.cat(groups.unbind(1), dim=-1)
 
 
-def channel_dimension(features: Tensor, reader: nn.Module | None) -> int:
-    """Where features have their channels: 1 for a reader that is a convolution, last for one that works on tokens."""
+def channel_dimensions(features: Tensor, makers: Sequence[nn.Module], readers: Sequence[nn.Module]) -> list[int]:
+    """Where features may have their channels: 1, or -1 for last; both where the layers around them do not agree.
+
+    Args:
+        makers: the layers that ran before, the last one first.
+        readers: the layers that read the features.
+    """
     if features.ndim == 2:
-        return -1
-    if isinstance(reader, nn.modules.conv._ConvNd | nn.modules.batchnorm._BatchNorm):
-        return 1
-    normed = getattr(reader, "normalized_shape", ())
-    read = {getattr(reader, "in_features", None), getattr(reader, "input_size", None), *normed}
-    if read != {None}:
-        return -1 if features.shape[-1] in read else 1
-    return 1 if features.ndim > 3 else -1
+        return [-1]
+    found = []
+    for layers, names in ((makers, _GIVES), (readers, _READS)):
+        for layer in layers:
+            sizes = [getattr(layer, size, None) for size in names] + [*getattr(layer, "normalized_shape", ())]
+            if isinstance(layer, nn.RNNBase) and names is _GIVES:
+                sizes = [layer.hidden_size * (1 + layer.bidirectional)]
+            dims = [dim for dim in (1, -1) if features.shape[dim] in sizes]
+            if len(dims) == 1:
+                return dims
+            if dims:  # of the same size: the kind of layer tells which it works on
+                found.append(1 if isinstance(layer, _CHANNELS_FIRST) else -1)
+                break
+    return list(dict.fromkeys(found))
+
+
+_GIVES = ("out_channels", "out_features", "num_features", "num_channels", "embedding_dim", "embed_dim")
+_READS = ("in_channels", "in_features", "num_features", "num_channels", "input_size", "embed_dim")
+_CHANNELS_FIRST = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
 
 
 class WidenedBottleneck(nn.Module):

@@ -1,20 +1,23 @@
-"""A model of somebody else's in two pieces, without touching its forward: up to a module, and from there to T.
+"""The pieces of a model that somebody else wrote: up to the module after which slots are joined, and from there to T.
 
-The pieces are the same model, run with a `JoinPoint` in the place of the module. The first stops there; the second
-lets everything before it see one placeholder object and goes on with the features it is given.
+The first piece runs the model and stops at the module. The second remembers what had finished before it, and goes on
+with the features that it is given.
 """
 
-import copy
 import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils import _pytree as pytree
 
 from agrlearn.errors import ConversionError
-from agrlearn.grouping import Objects
-from agrlearn.modes import evaluating
-from agrlearn.networks.conversion.tracing import call
+from agrlearn.grouping import Objects, map_objects
+from agrlearn.networks.conversion.tracing import call, tensors_in
 
 
 class ReachedError(BaseException):
@@ -24,144 +27,207 @@ class ReachedError(BaseException):
         self.features = features
 
 
-class _Pass(threading.local):
-    """What this thread's pass through a model wants at a join point; others may be on their way through it as well."""
+def stop_here(module: nn.Module, args: Any, output: Any) -> None:
+    raise ReachedError(output)
 
-    point: "JoinPoint | None" = None
+
+class _Pass(threading.local):
+    """This thread's pass through a model; others may be on their way through it as well."""
+
+    t: Tensor | None = None
+    """The bottleneck, where the model goes on behind it."""
     joined: Tensor | None = None
-    """Features to go on with; without them, the pass stops at the point."""
+    """The features to go on with, until they have been taken."""
+    count: int = 1
+    """The number of placeholders that the model is run on."""
+    calls: Counter["StandIn"] = Counter()  # noqa: RUF012 - every pass sets its own
 
 
 _PASS = _Pass()
 
 
-class JoinPoint(nn.Module):
-    """Stands in for the module after which the slots are joined."""
+class Tap(nn.Module):
+    """Stands in for the classifier and hands out what it would have read: the bottleneck T."""
 
-    def __init__(self, inner: nn.Module) -> None:
+    def __init__(self, classifier: nn.Module) -> None:
         super().__init__()
-        self.inner = inner
+        self._classifier = (classifier,)  # a tuple, so that its parameters are not registered
+        self.stops = True
+        """Whether the model goes on behind its classifier, which is then not run."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        t = next(tensors_in((args, kwargs)))
+        if not self.stops:
+            return t
+        if not torch.compiler.is_exporting():  # which does not see exceptions
+            raise ReachedError(t)
+        _PASS.t = t
+        return self._classifier[0].forward(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A tensor in what a module gave: the buffer with what it gave for one object."""
+
+    name: str
+    grows: tuple[bool, ...]
+    """Which of its dimensions grow with the number of objects."""
+
+
+class StandIn(nn.Module):
+    """Stands in for a module that the other piece registers, or for the one after which the slots are joined.
+
+    Args:
+        outputs: what its first calls gave for two equal objects, and for three; later calls run the module.
+        joins: give the joined features instead.
+    """
+
+    def __init__(self, module: nn.Module, outputs: Sequence[tuple[Any, Any]] = (), *, joins: bool = False) -> None:
+        super().__init__()
+        self._module = (module,)  # a tuple, so that its parameters are not registered
+        self.joins = joins
+        self._outputs = [pytree.tree_map(self._keep, two, three, is_leaf=_is_packed) for two, three in outputs]
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that it stands in for."""
+        return self._module[0]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if _PASS.point is not self:
-            return self.inner(*args, **kwargs)
-        if _PASS.joined is not None:
-            return _PASS.joined
-        raise ReachedError(self.inner(*args, **kwargs))
+        if self.joins:
+            joined, _PASS.joined = _PASS.joined, None
+            if joined is None:
+                raise ConversionError("what is around the join runs a second time")
+            return joined
+        if _PASS.calls[self] >= len(self._outputs):
+            return self.module(*args, **kwargs)
+        _PASS.calls[self] += 1
+        return pytree.tree_map(self._give, self._outputs[_PASS.calls[self] - 1], is_leaf=_is_packed)
+
+    def _keep(self, two: Any, three: Any) -> Any:
+        if not isinstance(two, Tensor):
+            return two
+        kept = _Kept(
+            f"output_{len(self._buffers)}",
+            tuple(have != more for have, more in zip(two.shape, three.shape, strict=True)),
+        )
+        for dim, grows in enumerate(kept.grows):
+            if grows:
+                two = two.narrow(dim, 0, three.shape[dim] - two.shape[dim])
+        self.register_buffer(kept.name, two.detach().clone(), persistent=False)
+        return kept
+
+    def _give(self, leaf: Any) -> Any:
+        if not isinstance(leaf, _Kept):
+            return leaf
+        # A copy, since the model may go on to change it in place.
+        return self.get_buffer(leaf.name).repeat([_PASS.count if grows else 1 for grows in leaf.grows])
 
     def __getattr__(self, name: str) -> Any:
         # Models ask their parts for more than forward, such as patch_embed.num_patches.
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(super().__getattr__("inner"), name)
+            if name.startswith("__") or "_module" not in self.__dict__:  # how it is copied itself
+                raise
+            return getattr(self.module, name)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.module[place]  # type: ignore[index]  # such as features[0].weight.dtype
 
 
-class Tap(nn.Module):
-    """Stands in for the classifier and hands out what it would have read: the bottleneck T."""
-
-    def __init__(self, classifier: nn.Module, *, stops: bool) -> None:
-        super().__init__()
-        self._classifier = (classifier,)  # a tuple, so that its parameters are not registered
-        self.stops = stops
-        """Whether the model goes on behind its classifier, which is then not run."""
-
-    def forward(self, t: Tensor) -> Tensor:
-        if self.stops:
-            raise ReachedError(t)
-        return t
+def _is_packed(output: Any) -> bool:
+    return isinstance(output, PackedSequence)  # a tuple that does not hold what it is not made for
 
 
 class WholeModel(nn.Module):
     """Objects, or joined ones, to T: (objects, ...) -> (objects, features)."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, changes_input: bool = False) -> None:
         super().__init__()
         self.model = model
+        self.changes_input = changes_input
+        """Whether the model works on its input in place, so that it is given a copy."""
 
     def forward(self, objects: Objects) -> Tensor:
-        try:
-            t = call(self.model, objects)
-        except ReachedError as reached:
-            t = reached.features
-        return t.flatten(1)
+        return run_to_t(self.model, map_objects(Tensor.clone, objects) if self.changes_input else objects)
+
+
+def run_to_t(model: nn.Module, objects: Objects) -> Tensor:
+    try:
+        t = call(model, objects)
+    except ReachedError as reached:
+        t = reached.features
+    noted, _PASS.t = _PASS.t, None
+    return (t if noted is None else noted).flatten(1)
+
+
+_NOT_RUN = (
+    "the model did not run the module after which the slots are joined, as when it skips layers at random in training; "
+    "turn that off, or join after another module"
+)
 
 
 class FirstPiece(nn.Module):
-    """Objects to the features after the join point. It registers no parameters: `SecondPiece` holds the model."""
+    """Objects to the features after which they are joined."""
 
-    def __init__(self, model: nn.Module, point: JoinPoint) -> None:
+    def __init__(self, model: nn.Module, *, changes_input: bool) -> None:
         super().__init__()
-        self._parts = (model, point)  # a tuple, so that the model's parameters are not registered twice
+        self.model = model
+        self.changes_input = changes_input
 
     def forward(self, objects: Objects) -> Tensor:
-        model, point = self._parts
-        _PASS.point, _PASS.joined = point, None
         try:
-            call(model, objects)
+            call(self.model, map_objects(Tensor.clone, objects) if self.changes_input else objects)
         except ReachedError as reached:
             return reached.features
-        finally:
-            _PASS.point = None
-        raise ConversionError("the model no longer runs the module after which the slots are joined")
+        raise ConversionError(_NOT_RUN)
 
 
 class SecondPiece(nn.Module):
     """Joined features to T."""
 
-    def __init__(self, model: nn.Module, point: JoinPoint, before: list[nn.Module], placeholder: Objects) -> None:
+    def __init__(self, model: nn.Module, placeholder: Objects) -> None:
         super().__init__()
-        self.whole = WholeModel(model)
-        # Without modules that hold another one which may run later; last first, since they return after their parts.
-        done = set(before)
-        self._parts = (point, tuple(module for module in reversed(before) if done.issuperset(module.modules())))
+        self.model = model
+        self.counts_objects = False
+        """Whether the model goes by the number of objects that it read before the join, as view(batch, -1) does."""
         self._names = () if isinstance(placeholder, Tensor) else tuple(placeholder)
         for name, tensor in [("", placeholder)] if isinstance(placeholder, Tensor) else placeholder.items():
-            self.register_buffer(f"placeholder_{name}", tensor, persistent=False)
+            self.register_buffer(f"placeholder_{name}", tensor[:1].clone(), persistent=False)
 
     def forward(self, joined: Tensor) -> Tensor:
-        point, before = self._parts
-        _PASS.point, _PASS.joined = point, joined
+        before = _PASS.joined, _PASS.count, _PASS.calls
+        _PASS.joined, _PASS.count, _PASS.calls = joined, len(joined) if self.counts_objects else 1, Counter()
         try:
-            # The placeholder must not move running statistics, nor be refused by a normalisation for being alone.
-            with evaluating(before):
-                return self.whole(self._placeholder())
+            t = run_to_t(self.model, self._placeholders(_PASS.count))
+            if _PASS.joined is not None:
+                raise ConversionError(_NOT_RUN)
+            return t
         finally:
-            _PASS.point = _PASS.joined = None
+            _PASS.joined, _PASS.count, _PASS.calls = before
 
-    def ordinary(self, head: nn.Module) -> nn.Module:
-        """A copy of the model without the join point, and with the head's weights in its classifier."""
-        model = copy.deepcopy(self.whole.model)
-        for name, module in list(model.named_modules()):
-            if isinstance(module, JoinPoint):
-                replace_module(model, name, module.inner)
-            elif isinstance(module, Tap):
-                [classifier] = copy.deepcopy(module._classifier)
-                with torch.no_grad():
-                    for old, new in zip(classifier.parameters(), head.parameters(), strict=True):
-                        old.copy_(new.view_as(old))
-                replace_module(model, name, classifier)
-        return model
+    def _placeholders(self, count: int) -> Objects:
+        def repeated(name: str) -> Tensor:
+            one = self.get_buffer(f"placeholder_{name}")
+            return one.repeat([count] + [1] * (one.ndim - 1))
 
-    def _placeholder(self) -> Objects:
-        if self._names:
-            return {name: self.get_buffer(f"placeholder_{name}") for name in self._names}
-        return self.get_buffer("placeholder_")
+        return {name: repeated(name) for name in self._names} if self._names else repeated("")
+
+    def memory(self) -> Iterator[Tensor]:
+        """What the model is given in place of what it has read and computed before the join."""
+        for module in self.modules():
+            if isinstance(module, StandIn | SecondPiece):
+                yield from module.buffers(recurse=False)
 
 
-def replace_module(model: nn.Module, name: str, new: nn.Module) -> nn.Module:
-    """Put `new` where the module called `name` is, through whatever containers; the old module."""
-    parent_name, _, child = name.rpartition(".")
-    parent = model.get_submodule(parent_name)
-    old = parent.get_submodule(child)
-    setattr(parent, child, new)  # containers too hold their children as attributes
-    return old
+class JoinedInOnePass(nn.Module):
+    """Stands in for the module after which the slots are joined, for one object in every slot."""
 
+    def __init__(self, module: nn.Module, join: Callable[[Tensor], Tensor], slots: int) -> None:
+        super().__init__()
+        self.module, self.join, self.slots = module, join, slots
 
-def placeholder_of(objects: Objects, count: int = 1) -> Objects:
-    """Objects to run the layers before the join on: zeros, or for tokens those of the example."""
-
-    def make(tensor: Tensor) -> Tensor:
-        return torch.zeros_like(tensor[:count]) if tensor.is_floating_point() else tensor[:count].clone()
-
-    return make(objects) if isinstance(objects, Tensor) else {name: make(tensor) for name, tensor in objects.items()}
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        features: Tensor = self.module(*args, **kwargs)
+        return self.join(features.unsqueeze(1).expand(-1, self.slots, *features.shape[1:]))
