@@ -66,7 +66,7 @@ _WORDS = ("movie-review", "subjectivity")
 
 
 def _on_words(data: str) -> DataSet:
-    recipe = DEFAULT_RECIPE.model_copy(update={"epochs": 5, "evaluate_every": 5})
+    recipe = DEFAULT_RECIPE.model_copy(update={"epochs": 3, "evaluate_every": 3})
     spec = RunSpec(data=data, network="sentence-cnn", fold=1, test_fraction=TEST_FRACTION, recipe=recipe)
     return DataSet(spec, splits=5, quick=False)
 

@@ -23,6 +23,7 @@ from agrlearn.networks.outside import build_outside, is_outside
 from agrlearn.runs.spec import RunSpec
 from agrlearn.seeding import generator
 from agrlearn.training.checkpoint import update_run
+from agrlearn.training.defaults import ObjectKind
 from agrlearn.training.history import History
 from agrlearn.training.identity import LONGEST_TEXT, note_data
 from agrlearn.training.loop import fit
@@ -44,6 +45,13 @@ class RunData:
     @property
     def object_shape(self) -> tuple[int, ...]:
         return tuple(first_tensor(self.train.objects).shape[1:])
+
+    @property
+    def kind(self) -> ObjectKind:
+        """What the objects are, which decides the defaults."""
+        if first_tensor(self.train.objects).dtype == torch.int64:
+            return "sentences"
+        return "vectors" if len(self.object_shape) == 1 else "images"
 
     @property
     def vocabulary(self) -> int:

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-import torch
 from rich.progress import track
 
 from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import mean_over_runs, p_value, paired_difference
 from agrlearn.files import make_own_folder, write_atomically
-from agrlearn.grouping import first_tensor
 from agrlearn.networks.catalogue import NETWORKS, network_defaults
 from agrlearn.runs.jobs import Resources, one_thread
 from agrlearn.runs.many import Job, do_run, run_many
@@ -26,7 +24,7 @@ from agrlearn.runs.rivals import RIVALS
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import network_name, open_data
 from agrlearn.studies.comparison import Comparison, Kind, Line, write_comparison
-from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE, GROUPS_RATE, default_options
+from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE, GROUPS_RATE, default_epochs, default_options
 from agrlearn.training.recipe import Recipe
 
 ORDINARY = "ordinary network"
@@ -260,7 +258,7 @@ def base_spec(
     reading = {name: settings.pop(name) for name in ("label_column", "columns", "ignore") if name in settings}
     spec = RunSpec(data=data, network=network, fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE, **reading)
     found = open_data(spec, data_dir)
-    objects = first_tensor(found.train.objects)
-    name = network_name(spec, found)
-    spec = with_settings(spec.model_copy(update={"network": name}), **default_options(name) | settings)
-    return spec, objects.dtype == torch.int64, objects.ndim == 2 and objects.dtype != torch.int64
+    name, epochs = network_name(spec, found), default_epochs(found.kind, len(found.train))
+    chosen = {"epochs": epochs, "evaluate_every": epochs, **default_options(name), **settings}
+    spec = with_settings(spec.model_copy(update={"network": name}), **chosen)
+    return spec, found.kind == "sentences", found.kind == "vectors"
