@@ -178,7 +178,12 @@ def _choose(path: Path, cells: Mapping[str, Cells], options: TableOptions) -> _C
     """The columns as the user has named them, or as they look."""
     names = dict.fromkeys(cells)
     if options.label is None:
-        label, why = guess_label(cells)
+        try:
+            label, why = guess_label(cells)
+        except DataError as error:
+            facts = [ColumnFact(name, kind.name, kind.why) for name, kind in choose_kinds(cells, None).items()]
+            error.add_note(f"{path}:\n{format_facts(facts)}")
+            raise
     else:
         look_up(names, options.label, f"column of {path}")
         label, why = options.label, "as you chose"
