@@ -201,14 +201,15 @@ def _choose(path: Path, cells: Mapping[str, Cells], options: TableOptions) -> _C
         remarks=() if text else _remarks_on_text(kinds),
     )  # fmt: skip
     if not any(kind.is_used for kind in kinds.values()):
-        error = DataError(
-            f"{path} has no column to learn from except the label {label!r}; name those to use with --columns, or the "
-            "label with --label"
-            if kinds
-            else f"{path} has no column except the label; expected text or numbers to classify"
-        )
-        error.add_note(f"{path}:\n{format_facts(choice.facts)}")
-        raise error
+        reason = "no column except the label; expected text or numbers to classify"
+        if kinds:
+            reason = (
+                f"no column to learn from except the label {label!r}; name those to use with --columns, or the label "
+            )
+            reason += "with --label"
+        nothing = DataError(f"{path} has {reason}")
+        nothing.add_note(f"{path}:\n{format_facts(choice.facts)}")
+        raise nothing
     return choice
 
 
