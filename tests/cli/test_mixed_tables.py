@@ -161,6 +161,15 @@ def test_the_columns_are_told_when_it_fails_too_with_the_label_that_was_guessed(
     assert said.index("colour") < said.index(message)
 
 
+def test_a_table_without_a_column_that_could_be_the_label_is_told_its_columns(tmp_path, capsys):
+    chance = numpy.random.default_rng(0)
+    write_rows(tmp_path / "t.csv", ["width", "price"], chance.normal(size=(60, 2)).tolist())
+    assert call("train", "t.csv", *FAST) == 2
+    said = capsys.readouterr().err
+    assert "width … price  number" in said
+    assert "name the column of the labels with --label" in said
+
+
 def test_bad_rows_of_a_table_with_words_are_left_out_one_by_one(tmp_path, capsys):
     rows = [["red" if n % 2 else "blue", n, "ab"[n % 2]] for n in range(40)]
     rows[3][1] = "huh"

@@ -89,6 +89,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
     [
         "1,2\n3,4\n", "a,a\n1,2\n", "5.1,3.5,setosa\n4.9,3.0,virginica\n",
         "a fine film,pos\na dull plot,neg\na warm film,pos\n", "male,3,pos\nfemale,1,neg\nmale,2,pos\n",
+        "male,3,pos\nfemale,1,neg\nmale,3,pos\nmale,2,pos\n",
     ],
 )  # fmt: skip
 def test_a_table_without_a_header_is_noticed(content, tmp_path):

@@ -15,8 +15,9 @@ def export(run: Path, file: Path, /, *, groups: bool = False, network: str | Non
     """Write RUN's network to FILE as an ordinary one: an ONNX model, or the weights for PyTorch.
 
     The ONNX model is checked against PyTorch with onnxruntime. Its input is a batch of any number of objects, as they
-    are in the data, and its output their label distributions by Replicated prediction. A .safetensors file holds the
-    weights of agrlearn.single(network), for PyTorch without this library.
+    are in the data (of a table, the vectors that the preparation in run.json makes of its rows), and its output their
+    label distributions by Replicated prediction. A .safetensors file holds the weights of agrlearn.single(network), for
+    PyTorch without this library.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from agrlearn.data.cells import is_missing, shorten
 from agrlearn.data.columns import BaseColumn, Cells, Finite
 
 _TIME = r"(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?)?"
+_FIRST_CELLS = 100
 
 
 def _iso(text: str) -> datetime | None:
@@ -107,9 +108,11 @@ class Date(BaseColumn):
 
 def date_form(cells: Cells) -> str | None:
     """The form of `DATE_FORMS` that reads most dates of a column, the first of equals; None if none reads any."""
-    read = {form: sum(as_date(cell, form) is not None for cell in cells) for form in DATE_FORMS}
-    best = max(read, key=read.__getitem__)
-    return best if read[best] else None
+    filled = [cell for cell in cells if not is_missing(cell)]
+    # A column of other words is recognised by its first cells; of dates, all are needed to tell days from months.
+    likely = [form for form in DATE_FORMS if any(as_date(cell, form) is not None for cell in filled[:_FIRST_CELLS])]
+    read = {form: sum(as_date(cell, form) is not None for cell in filled) for form in likely}
+    return max(read, key=read.__getitem__) if read else None
 
 
 def _date_parts(cells: Cells, form: str, count: int) -> numpy.ndarray:

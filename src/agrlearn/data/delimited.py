@@ -193,7 +193,6 @@ def looks_like_data(header: list[str], rows: list[list[str]]) -> bool:
         return True
     if any(number is not None and number % 1 for number in numbers):
         return True
-    if header in rows:
-        return False
-    columns = [set(column) for column in zip(*(row for row in rows if len(row) == len(header)), strict=True)]
+    others = (row for row in rows if len(row) == len(header) and row != header)
+    columns = [set(column) for column in zip(*others, strict=True)]
     return any(name.strip() and name in values for name, values in zip(header, columns, strict=False))

@@ -45,8 +45,7 @@ class Table:
         columns = []
         for name, kind in self.kinds.items():
             if kind.is_used:
-                cells = self.cells[name] if rows is None else [self.cells[name][row] for row in rows]
-                columns.append(LEARNERS[kind.name](name, cells))
+                columns.append(LEARNERS[kind.name](name, take_rows(self.cells[name], rows)))
         used = [column for column in columns if column.width]
         return TablePreparation(columns=used or columns, label=self.label)
 
@@ -60,6 +59,13 @@ class Table:
             else:
                 facts.append(ColumnFact(name, kind.name, f"left out: {kind.why or 'no word occurs twice'}"))
         return tuple(facts)
+
+
+def take_rows(cells: Cells, rows: Sequence[int] | None) -> Cells:
+    """Some cells of a column; all, if it is not said which."""
+    if rows is None:
+        return cells
+    return cells[rows] if isinstance(cells, numpy.ndarray) else [cells[row] for row in rows]
 
 
 def to_objects(values: numpy.ndarray) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from agrlearn.data.cells import as_word, is_blank
 from agrlearn.data.column_kinds import Kind, choose_kinds, guess_label
-from agrlearn.data.columns import LONGEST_COLUMN, Cells
+from agrlearn.data.columns import LONGEST_COLUMN, Cells, numbers_of
 from agrlearn.data.frames import cells_of_frame
 from agrlearn.data.preparation import TablePreparation, table_preparation
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
@@ -139,7 +139,8 @@ class _Choice:
             reason = f"the column {self.text!r} has no text"
             wrong = {row: reason for row, cell in enumerate(cells[self.text]) if not _is_text(cell)}
         else:
-            wrong = self._preparation(cells).check(cells)
+            fallible = {name: kind for name, kind in self.kinds.items() if kind.name in ("number", "date")}
+            wrong = self._preparation(cells, fallible).check(cells) if self.known or fallible else {}
         if labels and self.label is not None:
             blank = (row for row, cell in enumerate(cells[self.label]) if is_blank(cell))
             wrong |= {row: f"the column {self.label!r} is empty" for row in blank}
@@ -157,22 +158,32 @@ class _Choice:
             refuse_growth(name, made, size, "shorten or leave out its longest sentences")
             preparation = words.preparation(self.text, self.remembered)
             return _Made(words.encode(cells[self.text]), preparation, () if self.known else self.facts)
-        learned = self._preparation(cells)
+        # Read once here, numbers need not be read again from their texts.
+        numbers: dict[str, Any] = {
+            name: numbers_of(cells[name]) for name, kind in self.kinds.items() if kind.name == "number"
+        }
+        cells = {**cells, **numbers}
+        learned = self._preparation(cells, self.kinds)
         rows = len(next(iter(cells.values())))
         refuse_growth(name, 4 * learned.width * rows, size, "leave out some of its columns with --ignore")
         table = None if self.known else Table(cells, self.kinds, self.label)
         facts = table.facts(learned, self.label_fact) if table else ()
         return _Made(to_objects(learned.apply(cells)), learned.model_dump(mode="json"), facts, table)
 
-    def _preparation(self, cells: Mapping[str, Cells]) -> TablePreparation:
-        return Table(cells, self.kinds, self.label).learn() if self.known is None else table_preparation(self.known)
+    def _preparation(self, cells: Mapping[str, Cells], kinds: Mapping[str, Kind]) -> TablePreparation:
+        return Table(cells, kinds, self.label).learn() if self.known is None else table_preparation(self.known)
 
 
 def _choose(path: Path, cells: Mapping[str, Cells], options: TableOptions) -> _Choice:
     """The columns as the user has named them, or as they look."""
     names = dict.fromkeys(cells)
     if options.label is None:
-        label, why = guess_label(cells)
+        try:
+            label, why = guess_label(cells)
+        except DataError as error:
+            facts = [ColumnFact(name, kind.name, kind.why) for name, kind in choose_kinds(cells, None).items()]
+            error.add_note(f"{path}:\n{format_facts(facts)}")
+            raise
     else:
         look_up(names, options.label, f"column of {path}")
         label, why = options.label, "as you chose"
@@ -190,14 +201,15 @@ def _choose(path: Path, cells: Mapping[str, Cells], options: TableOptions) -> _C
         remarks=() if text else _remarks_on_text(kinds),
     )  # fmt: skip
     if not any(kind.is_used for kind in kinds.values()):
-        error = DataError(
-            f"{path} has no column to learn from except the label {label!r}; name those to use with --columns, or the "
-            "label with --label"
-            if kinds
-            else f"{path} has no column except the label; expected text or numbers to classify"
-        )
-        error.add_note(f"{path}:\n{format_facts(choice.facts)}")
-        raise error
+        reason = "no column except the label; expected text or numbers to classify"
+        if kinds:
+            reason = (
+                f"no column to learn from except the label {label!r}; name those to use with --columns, or the label "
+            )
+            reason += "with --label"
+        nothing = DataError(f"{path} has {reason}")
+        nothing.add_note(f"{path}:\n{format_facts(choice.facts)}")
+        raise nothing
     return choice
 
 
