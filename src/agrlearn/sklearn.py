@@ -59,7 +59,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             own.
         epochs, batch_size, learning_rate, optimizer, weight_decay, schedule, repetition, label_smoothing: see `Recipe`.
             The defaults were chosen on validation parts of small tables: AdamW, epochs by the number of objects (60 up
-            to 5,000, fewer of sentences), a learning rate of 0.001, and three times that for groups pooled by max or mean.
+            to 5,000, fewer of sentences), a learning rate of 0.001, three times that for groups pooled by max or mean.
         protocol, draws: how to predict: replicated, batched or contextual.
         early_stopping: hold out `validation_fraction` of the training objects and keep the epoch with the best
             likelihood on them, stopping after `patience` epochs without a better one.

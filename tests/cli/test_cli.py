@@ -44,7 +44,7 @@ def start(*arguments, **options) -> subprocess.Popen:
 
 def test_from_training_to_predictions_with_class_names(table, tmp_path, capsys):
     run = tmp_path / "run"
-    assert call("train", table, "--fold", 2, "--alpha", 0.1, "--run-dir", run, *RECIPE) == 0
+    assert call("train", table, "--fold", 2, "--net.join", "features", "--alpha", 0.1, "--run-dir", run, *RECIPE) == 0
     out = capsys.readouterr().out
     assert "135 objects of 3 classes" in out
     assert "held-out error" in out
@@ -123,7 +123,7 @@ def test_a_copy_of_the_training_data_is_known_by_what_it_holds(table, tmp_path, 
 def test_without_the_training_data_evaluate_leaves_contextual_out_and_names_the_way(table, vectors, tmp_path, capsys):
     run, other = tmp_path / "run", tmp_path / "other.npz"
     numpy.savez(other, x=vectors.objects[:40].numpy() + 0.5, y=numpy.array(vectors.class_names)[vectors.labels[:40]])
-    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    assert call("train", table, "--net.join", "features", "--run-dir", run, "--no-report", *RECIPE) == 0
     for change, reason in (
         (
             lambda: numpy.savez(table, x=numpy.zeros((9, 4)), y=numpy.array(list("abc") * 3)),

@@ -39,6 +39,7 @@ def fails(capsys, *arguments):
 def test_a_run_remembers_its_data_dir_until_another_is_named(folder, tmp_path, capsys, monkeypatch):
     run = tmp_path / "run"
     training = ["train", "vectors", "--run-dir", str(run), "--epochs", "1", "--batch-size", "16"]
+    training += ["--net.join", "features"]
     assert "vectors are not in" in fails(capsys, *training)
     main([*training, "--data-dir", str(folder)])
     for command in (["evaluate"], ["predict", "--protocol", "contextual"]):

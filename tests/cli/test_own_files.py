@@ -69,7 +69,7 @@ def test_sentences_in_a_table_are_found_and_said_aloud(kind, tmp_path, capsys):
         columns = dict(zip(["id", "review", "label"], map(list, zip(*rows, strict=True)), strict=True))
         parquet.write_table(pyarrow.table(columns), file)
     run = tmp_path / "run"
-    command = ("train", file, "--run-dir", run, "--epochs", 3, "--batch-size", 8, "--optimizer", "adam")
+    command = ("train", file, "--fold", 2, "--run-dir", run, "--epochs", 3, "--batch-size", 8, "--optimizer", "adam")
     assert call(*command, "--learning-rate", 0.002, "--net.maps", 8, "--net.embedding", 16) == 0
     said = capsys.readouterr().out
     for fact in (

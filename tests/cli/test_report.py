@@ -113,7 +113,7 @@ def dial_of(file) -> set[str]:
 
 def test_a_run_whose_data_have_changed_is_shown_by_its_curves(table, vectors, tmp_path, capsys):
     run, page = tmp_path / "run", tmp_path / "r.html"
-    assert call("train", table, "--run-dir", run, "--no-report", *RECIPE) == 0
+    assert call("train", table, "--net.join", "features", "--run-dir", run, "--no-report", *RECIPE) == 0
     append_row(table, vectors.objects[0].numpy(), "a")
     assert call("report", run, "--output", page) == 0
     assert "has changed since" in capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_contextual_seats_objects_beside_those_of_training_or_is_left_out(
 ):
     other, page = tmp_path / "other.npz", tmp_path / "r.html"
     numpy.savez(other, x=vectors.objects[:40].numpy() + 0.5, y=numpy.array(vectors.class_names)[vectors.labels[:40]])
-    assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
+    assert call("train", table, "--net.join", "features", "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
     companions = []
     seat = Contextual.companions
     monkeypatch.setattr(Contextual, "companions", lambda self: companions.append(self.context) or seat(self))
@@ -138,7 +138,7 @@ def test_contextual_seats_objects_beside_those_of_training_or_is_left_out(
     rows = {tuple(row) for row in vectors.objects.tolist()}
     assert all(len(context) == 135 and {tuple(row) for row in context.tolist()} <= rows for context in companions)
 
-    from_python = build_network("mlp", object_shape=(6,), num_classes=3, fold=2)
+    from_python = build_network("mlp", object_shape=(6,), num_classes=3, fold=2, join="features")
     fit(from_python, vectors, Recipe(epochs=1), run_dir=tmp_path / "own")
     assert call("report", tmp_path / "own", "--output", page, "--data", other) == 0
     assert dial_of(page) == {"replicated", "batched"}

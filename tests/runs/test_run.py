@@ -69,7 +69,19 @@ def made(request, tmp_path, monkeypatch):
     fit(network, train, RECIPE, held_out, "python")
     net = [word for name, value in options.items() for word in (f"--net.{name}", value)]
     sizes = ["--image-size", 8] if size else []
-    line = ["train", data, "--run-dir", "commanded", "--validation-fraction", 0.2, *SMALL, *net, *sizes]
+    line = [
+        "train",
+        data,
+        "--recipe",
+        "paper",
+        "--run-dir",
+        "commanded",
+        "--validation-fraction",
+        0.2,
+        *SMALL,
+        *net,
+        *sizes,
+    ]
     assert call(*line) == 0
     return network, held_out, data, new, tmp_path
 

@@ -114,12 +114,13 @@ def train(
     from agrlearn.training.defaults import complete_recipe, default_fold, default_options
 
     spec = RunSpec(
-        data=data, fold=fold or 1, network=network, validation_fraction=validation_fraction, image_size=image_size,
-        text_column=text_column, label_column=label_column, columns=tuple(columns or ()), ignore=tuple(ignore or ()),
+        data=data, fold=1 if fold is None else fold, network=network, validation_fraction=validation_fraction,
+        image_size=image_size, text_column=text_column, label_column=label_column, columns=tuple(columns or ()), ignore=tuple(ignore or ()),
         test=test, class_weight=class_weight, skip_bad=skip_bad, precision=precision, recipe=recipe,
     )  # fmt: skip
     found = open_data(spec, data_dir)
-    fold = fold or (2 if defaults == "paper" else default_fold(found.kind))
+    if fold is None:
+        fold = 2 if defaults == "paper" else default_fold(found.kind)
     folder = run_dir or Path("runs") / _run_name(data, fold, recipe)
     print_remarks(found.source, folder / BAD_FILE)
     options = {} if defaults == "paper" else default_options(network_name(spec, found))
