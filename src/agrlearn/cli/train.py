@@ -115,8 +115,9 @@ def train(
 
     spec = RunSpec(
         data=data, fold=1 if fold is None else fold, network=network, validation_fraction=validation_fraction,
-        image_size=image_size, text_column=text_column, label_column=label_column, columns=tuple(columns or ()), ignore=tuple(ignore or ()),
-        test=test, class_weight=class_weight, skip_bad=skip_bad, precision=precision, recipe=recipe,
+        image_size=image_size, text_column=text_column, label_column=label_column, columns=tuple(columns or ()),
+        ignore=tuple(ignore or ()), test=test, class_weight=class_weight, skip_bad=skip_bad, precision=precision,
+        recipe=recipe,
     )  # fmt: skip
     found = open_data(spec, data_dir)
     if fold is None:
