@@ -89,8 +89,14 @@ def _verdict(lines: Sequence[Line]) -> str:
         (line for line in lines if line.kind in ("remedy", "groups") and better(line)),
         key=lambda line: line.scores["error"].value,
     )
+    least = winners[0].scores["error"].value if winners else before / 100
+    ahead = [line for line in lines if line.kind == "context" and better(line) and line.scores["error"].value < least]
+    context = ""
+    if ahead:
+        first = min(ahead, key=lambda line: line.scores["error"].value)
+        context = f" Of the classifiers for context, {first.name} errs in {100 * first.scores['error'].value:.2f} %."
     if not winners:
-        return f"Nothing here beats an ordinary network, which errs in {before:.2f} %: use fold 1."
+        return f"Nothing here beats an ordinary network, which errs in {before:.2f} %: use fold 1.{context}"
     groups = [line for line in winners if line.kind == "groups"]
     best = winners[0]
     text = f"{sentence(best)[0].upper()}{sentence(best)[1:]}: use it."
@@ -98,7 +104,7 @@ def _verdict(lines: Sequence[Line]) -> str:
         text += f" Of the groups, {sentence(groups[0])}."
     if not groups:
         text += " Groups do not beat an ordinary network here."
-    return text
+    return text + context
 
 
 def draw(comparison: Comparison, file: Path) -> None:
