@@ -77,8 +77,15 @@ def _section(title: str, found: Lines) -> list[str]:
     if len(dropped) == len(found):
         text += [
             f"## {title}: over the ordinary network with dropout\n",
-            _summary(dropped, [DROPPED, DROPPED_GROUPS, *(["TabM"] if "TabM" in shown else [])], DROPPED),
+            _summary(dropped, [DROPPED, DROPPED_GROUPS], DROPPED),
         ]
+        with_tabm = {data: lines for data, lines in dropped.items() if "TabM" in lines}
+        if with_tabm:
+            names = ", ".join(data.removesuffix(".npz") for data in with_tabm)
+            text += [
+                f"## {title}: beside TabM\n", f"Where TabM is done: {names}.\n",
+                _summary(with_tabm, [DROPPED, DROPPED_GROUPS, "TabM"], DROPPED),
+            ]  # fmt: skip
     return text
 
 

@@ -97,7 +97,8 @@ def test_the_verdict_names_what_wins_and_nothing_else(groups, remedy, start):
     assert ("Of the groups, fold 2, mean errs" in verdict) == (groups == -0.02)
     assert ("Groups do not beat" in verdict) == (groups == 0.0)
     assert verdict.endswith("Of the classifiers for context, random forest errs in 0.00 %.")
-    worse = line("random forest", "context", [error - 0.01 for error in BASE], BASE, None)
+    errors = [error - 0.01 + own for error, own in zip(BASE, noise, strict=True)]
+    worse = line("random forest", "context", errors, BASE, None)
     assert ("for context" in Comparison("data", 5, (*lines[:3], worse)).verdict) == (groups == 0.05)
 
 
