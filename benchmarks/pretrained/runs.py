@@ -76,9 +76,10 @@ class Method:
     """Whether MiniLM leaves out padding."""
 
 
+FIRST, TWICE = "fold 1", "fold 1, twice the objects"
 METHODS = {
-    "fold 1": Method(times=1),
-    "fold 1, twice the objects": Method(),
+    FIRST: Method(times=1),
+    TWICE: Method(),
     "fold 2, mean": Method(2, "mean"),
     "fold 2, max": Method(2, "max"),
     "fold 4, mean": Method(4, "mean"),
@@ -86,6 +87,8 @@ METHODS = {
     "mixup of features": Method(mixup=1.0),
     "label smoothing 0.1": Method(label_smoothing=0.1),
 }
+CHOSEN_FOR = (FIRST, TWICE, "fold 2, mean")
+"""The methods that a rate is chosen for; the others have that of the one most like them."""
 SPEED = "speed"
 BATCHED = "Batched, fold 2, joined after layer 2"
 FASTER = {
@@ -120,21 +123,23 @@ def run(folder: Path, cifar_folder: Path, names: list[str]) -> None:
         data = read_data(about.name, folder, cifar_folder)
         on = DATA_SETS[CHOSEN_ON[about.kind]]
         tuning = data if on.name == about.name else read_data(on.name, folder, cifar_folder)
-        rates = {
-            fold: choose(about.kind, f"fold {fold}", METHODS["fold 1" if fold == 1 else "fold 2, mean"], tuning)
-            for fold in (1, 2)
-        }
+        rates = {method: choose(about.kind, method, tuning) for method in CHOSEN_FOR}
         for seed in range(SEEDS):
             for method_name, method in METHODS.items():
                 key = f"{name} | {method_name} | {seed}"
                 if key not in finished():
                     parts = data.split(about.count, seed)
-                    store(key, train_and_measure(about.kind, method, rates[min(method.fold, 2)], parts, seed))
+                    store(key, train_and_measure(about.kind, method, rates[chosen_for(method)], parts, seed))
 
 
-def choose(kind: str, label: str, method: Method, data: Data) -> Rate:
+def chosen_for(method: Method) -> str:
+    """The method whose rate this one has."""
+    return FIRST if method.times == 1 else TWICE if method.fold == 1 else "fold 2, mean"
+
+
+def choose(kind: str, label: str, data: Data) -> Rate:
     """The rate with the least error on the validation part, of those that are tried one after the other."""
-    on = DATA_SETS[CHOSEN_ON[kind]]
+    on, method = DATA_SETS[CHOSEN_ON[kind]], {**METHODS, **FASTER}[label]
     for rate in tries(kind, label):
         key = f"choose {kind} | {label} | {rate}"
         if key not in finished():
@@ -204,8 +209,7 @@ def _probabilities(network: AggregatedClassifier, parts: Parts, *, batched: bool
 def _run_faster(data: Data) -> None:
     """Errors of the ways to predict faster, and their speeds, which are measured in turn on untrained networks."""
     batched = FASTER[BATCHED]
-    own = choose("sentences", BATCHED, batched, data)
-    ordinary = choose("sentences", "fold 1", METHODS["fold 1"], data)
+    own, ordinary = (choose("sentences", label, data) for label in (BATCHED, TWICE))
     for seed in range(SEEDS):
         for name, method in FASTER.items():
             key = f"{SPEED} | {name} | {seed}"
