@@ -20,7 +20,6 @@ from benchmarks.pretrained.runs import (
     Done,
     chosen,
     finished,
-    tries,
 )
 
 _INTRODUCTION = f"""# Fine-tuning with groups
@@ -60,7 +59,8 @@ def page() -> str:
     if any(_seeds(done, SPEED, method) for method in FASTER):
         text += ["## Faster prediction\n", _FASTER_TEXT, _faster(done)]
     for kind, name in CHOSEN_ON.items():
-        if labels := [label for label in (*CHOSEN_FOR, BATCHED) if chosen(kind, label) is not None]:
+        tried = {key.split(" | ")[1] for key in done if key.startswith(f"choose {kind} | ")}
+        if labels := [label for label in (*CHOSEN_FOR, BATCHED) if label in tried]:
             text += [f"## Choice of rates: {kind}\n", _choice_text(name), _choices(done, kind, labels)]
     return "\n".join(text)
 
@@ -125,16 +125,11 @@ def _choice_text(name: str) -> str:
 
 
 def _choices(done: Done, kind: str, labels: list[str]) -> str:
-    tried = {label: list(tries(kind, label)) for label in labels}
-    shown = sorted({rate for rates in tried.values() for rate in rates}, key=lambda r: (r.learning_rate, r.factor))
+    keys = [key.split(" | ") for key in done if key.startswith(f"choose {kind} | ")]
+    rates = sorted({rate for _, _, rate in keys}, key=lambda rate: [float(number) for number in rate.split(" × ")])
     rows = []
-    for rate in shown:
-        cells = [
-            f"{100 * done[f'choose {kind} | {label} | {rate}'][0]:.2f}" if rate in tried[label] else ""
-            for label in labels
-        ]
-        marks = [", chosen" if chosen(kind, label) == rate else "" for label in labels]
-        rows.append(
-            (f"{rate.learning_rate:g}", f"{rate.factor:g}", *(c + m for c, m in zip(cells, marks, strict=True)))
-        )
-    return markdown_table(("rate", "factor", *labels), rows)
+    for label in labels:
+        tried = [done.get(f"choose {kind} | {label} | {rate}") for rate in rates]
+        errors = ["" if found is None else f"{100 * found[0]:.2f}" for found in tried]
+        rows.append((label, *errors, str(chosen(kind, label) or "")))
+    return markdown_table(("rate × factor", *rates, "chosen"), rows)
