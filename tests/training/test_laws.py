@@ -179,10 +179,20 @@ def test_training_leaves_the_global_random_stream_as_it_was(vectors, make_mlp):
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("options", [{}, {"alpha": 0.3, "ascent_steps": 2}, {"optimizer": "adam"}, {"patience": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"alpha": 0.3, "ascent_steps": 2},
+        {"optimizer": "adam"},
+        {"patience": 2},
+        {"head_rate_factor": 10, "optimizer": "adamw", "learning_rate": 0.005},
+        {"head_rate_factor": 0.1},
+    ],
+)
 @pytest.mark.parametrize("steps", [1, 7, 10, 23])
 def test_a_stopped_run_resumes_to_the_same_weights_and_records(vectors, make_mlp, tmp_path, steps, options):
-    recipe = Recipe(**FAST, **options)
+    recipe = Recipe(**{**FAST, **options})
     whole = make_mlp(2, noise=0.1)
     fit(whole, vectors, recipe, vectors, tmp_path / "whole")
     with pytest.raises(StoppedError), at_most(steps):

@@ -37,7 +37,13 @@ from agrlearn.training.microbatches import mean_log_groups
 from agrlearn.training.mixup import mix_groups
 from agrlearn.training.progress import TrainingProgress
 from agrlearn.training.recipe import Recipe
-from agrlearn.training.setup import explain_single_groups, learning_rate_at, make_optimizer, make_regularizer
+from agrlearn.training.setup import (
+    explain_single_groups,
+    learning_rate_at,
+    make_optimizer,
+    make_regularizer,
+    set_learning_rate,
+)
 from agrlearn.training.state import EpochTotals, TrainingState
 from agrlearn.training.step import train_step
 
@@ -155,8 +161,7 @@ def _train(
                 if not exact and labels.device.type == "cpu":  # on a GPU, this would wait for the device
                     check_range(labels, network.num_classes)
                 keys = (recipe.seed, state.epoch, state.step)
-                for settings in optimizer.param_groups:
-                    settings["lr"] = learning_rate_at(recipe, state.epoch + state.step / steps)
+                set_learning_rate(optimizer, learning_rate_at(recipe, state.epoch + state.step / steps))
                 with seeded(derive_seed(*keys, *own), engine.device):
                     if augment is not None:
                         objects = augment(objects, generator(*keys, _AUGMENTATION, *own))

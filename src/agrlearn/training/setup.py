@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,21 +17,54 @@ from agrlearn.information.critics import Critic, critic_for
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import standardizers
+from agrlearn.networks.conversion.widening import WidenedBottleneck
 from agrlearn.seeding import derive_seed, generator, seeded
 from agrlearn.training.recipe import Recipe
 
+_FACTOR = "rate_factor"  # of a group of parameters in the optimizer
 _CRITIC = 3  # keeps the critic's initial weights apart from the random streams of a step
 
 
-def make_optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+def make_optimizer(network: AggregatedClassifier, recipe: Recipe) -> torch.optim.Optimizer:
+    """The recipe's optimizer, in which the heads and what `aggregate` added may have a rate of their own."""
+    groups = _parameter_groups(network, recipe)
     if recipe.optimizer in ("adam", "adamw"):
         kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-        return kind(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+        return kind(groups, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
     return torch.optim.SGD(
-        parameters, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.momentum > 0,
+        groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.momentum > 0,
         weight_decay=recipe.weight_decay,
     )  # fmt: skip
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give every group of parameters this rate, times its own factor."""
+    for settings in optimizer.param_groups:
+        settings["lr"] = rate * settings.get(_FACTOR, 1.0)
+
+
+def head_parameters(network: AggregatedClassifier) -> list[nn.Parameter]:
+    """The weights of the heads, of a join that has weights, and of the feature layer that widen=True adds.
+
+    Layers that were widened to read all slots are not among them: they hold the model's own weights, tiled.
+    """
+    added = [module for module in network.modules() if isinstance(module, WidenedBottleneck)]
+    joins = [network.join] if isinstance(network.join, nn.Module) else []
+    return [parameter for module in (network.head, *joins, *added) for parameter in module.parameters()]
+
+
+def _parameter_groups(network: AggregatedClassifier, recipe: Recipe) -> list[dict[str, Any]]:
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if recipe.head_rate_factor == 1:
+        return [{"params": trained}]
+    heads = {id(parameter) for parameter in head_parameters(network)}
+    parts = {factor: [p for p in trained if (id(p) in heads) == own]
+             for factor, own in ((1.0, False), (recipe.head_rate_factor, True))}  # fmt: skip
+    return [
+        {"params": parameters, "lr": recipe.learning_rate * factor, _FACTOR: factor}
+        for factor, parameters in parts.items()
+        if parameters
+    ]
 
 
 def learning_rate_at(recipe: Recipe, epoch: float) -> float:

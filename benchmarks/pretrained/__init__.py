@@ -1,0 +1,1 @@
+"""Fine-tuning with groups: MiniLM on sentences, EfficientNet-lite0 on images."""
