@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from agrlearn.errors import look_up
+from agrlearn.errors import AgrLearnError, look_up
 from benchmarks.evidence.embeddings import embed
 from benchmarks.evidence.methods import DATA_SETS
 from benchmarks.evidence.page import draw_ranks, page
@@ -24,6 +24,8 @@ def main(arguments: list[str]) -> None:
         case ["run", folder, *names]:
             for name in names:
                 look_up(DATA_SETS, name, "data set")
+            if not Path(folder).is_dir():
+                sys.exit(f"there is no folder {folder}; name the one with the data")
             os.chdir(folder)
             for name in names or DATA_SETS:
                 run(name, Path())
@@ -37,4 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except AgrLearnError as error:
+        sys.exit(str(error))

@@ -57,7 +57,7 @@ def train(
         images for each class.
     fold
         Objects that one pass classifies together; 1 is an ordinary network. By default 2 for tables of numbers and
-        words, on which that errs less, and 1 for images and sentences.
+        words, on which that errs less on average, and 1 for images and sentences.
     network
         A network by name (agrlearn info lists them), timm:NAME, or FILE.py:FUNCTION, which is run; by default small-cnn
         for images, mlp for vectors and sentence-cnn for text.

@@ -61,7 +61,7 @@ class Recipe(Settings):
     """Of the main network at the start, λ_out in the paper (0.1)."""
     head_rate_factor: Positive = 1.0
     """What the learning rate is multiplied by for the heads and for the layers that `aggregate` added: the mixer of a
-    join after a module, and the layer of widen=True. Around pretrained layers, 10 to 30 is a good start."""
+    join after a module, and the layer of widen=True. Around pretrained layers, compare 1 and 10."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Nesterov momentum of SGD. The paper does not give it; 0.9 is what its reference implementations use."""
     weight_decay: NotNegative = 1e-4
