@@ -73,6 +73,11 @@ class Setting:
     def fold(self) -> int:
         return self.runs[0].fold
 
+    @property
+    def has_patience(self) -> bool:
+        """Whether what training measured on also chose the epoch."""
+        return self.runs[0].recipe.get("patience") is not None
+
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """The run directories among `paths`, and those within the other folders."""
