@@ -6,11 +6,10 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy
 import torch
-from lightning_fabric import Fabric
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -22,6 +21,9 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.networks.joins import Join
 from agrlearn.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 RUN_FORMAT: Literal["agrlearn-run-3"] = "agrlearn-run-3"
 
@@ -147,7 +149,7 @@ def _note_rows(dataset: Dataset | None, source: str) -> Rows | None:
 
 
 def identity_of(
-    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
+    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: "Fabric",
     augment: Callable | None, critic: nn.Module | None = None,
 ) -> Identity:  # fmt: skip
     """The identity of a training run."""
