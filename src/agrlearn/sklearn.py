@@ -68,7 +68,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             has fewer objects; beside `sample_weight`, both count.
         random_state: an int makes fits repeatable.
         device: what to train on: auto (a GPU if torch can use one), cpu, cuda or mps. The network stays there.
-        verbose: show a progress bar.
+        verbose: show a progress bar, or lines in a notebook or a log.
 
     >>> from sklearn.datasets import load_iris
     >>> x, y = load_iris(return_X_y=True)
