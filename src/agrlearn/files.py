@@ -60,7 +60,15 @@ def read_json(path: Path) -> Any:
 def data_stamp(data: str, test: str | None = None) -> str:
     """A fingerprint of the files' names, sizes and times: cheap to compare, and changed by every change."""
     paths = [Path(name) for name in (data, test) if name is not None]
-    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return _stamp(file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]))
+
+
+def run_stamp(folder: Path) -> str:
+    """The same of the files of a run directory, except run.json, which keeps it, and the report, made from them."""
+    return _stamp(file for file in sorted(folder.iterdir()) if file.name not in (RUN_FILE, REPORT_FILE))
+
+
+def _stamp(files: Iterable[Path]) -> str:
     facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 

@@ -9,6 +9,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import agrlearn
+from agrlearn.training.checkpoint import read_records
 from tests.cli.commands import RECIPE, call
 
 # Each takes longer to import than a small table takes to predict.
@@ -65,6 +66,9 @@ def test_a_finished_command_is_answered_without_torch_as_long_as_nothing_has_cha
     os.utime(trained / "t.csv", ns=(1, 1))
     said, imported = repeat("--validation-fraction", "0.1")
     assert "finished already" in said and "torch" in imported
+    (trained / "run" / "metrics.jsonl").write_text("damaged")
+    said, imported = repeat("--validation-fraction", "0.1")
+    assert "torch" in imported and read_records(trained / "run")
     (trained / "run" / "report.html").unlink()
     said, imported = repeat("--validation-fraction", "0.1")
     assert "torch" in imported and (trained / "run" / "report.html").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from agrlearn.cli.engine import command_line, is_main_process
-from agrlearn.files import NETWORK_FILE, REPORT_FILE, RUN_FILE, data_stamp, read_json
+from agrlearn.files import NETWORK_FILE, REPORT_FILE, RUN_FILE, data_stamp, read_json, run_stamp
 
 ALREADY = "This run was finished already; --fresh trains it again."
 
@@ -27,24 +27,25 @@ class _Finished(BaseModel):
     versions: dict[str, str]
     command: str
     data_stamp: str
+    run_stamp: str
     result: _Result
 
 
 def find_finished(folders: Iterable[Path], data: str, test: str | None, *, report: bool) -> Path | None:
-    """The folder in which this very command has finished, on files that are as they were then; it says so.
+    """The folder in which this very command has finished, on files that are as they were then, and say so.
 
     Args:
         report: whether the run's report must be there too.
     """
     for folder in folders:
-        wanted = [folder / NETWORK_FILE, *([folder / REPORT_FILE] if report else [])]
         try:
             found = _Finished.model_validate(read_json(folder / RUN_FILE))
+            same = found.data_stamp == data_stamp(data, test) and found.run_stamp == run_stamp(folder)
         except (OSError, ValueError):  # no run, one that is not finished, or one that training refuses in a sentence
             continue
-        if found.command != command_line() or found.data_stamp != data_stamp(data, test):
+        if not same or found.command != command_line() or found.versions.get("agrlearn") != version("agrlearn"):
             continue
-        if found.versions.get("agrlearn") != version("agrlearn") or not all(file.is_file() for file in wanted):
+        if not (folder / NETWORK_FILE).is_file() or (report and not (folder / REPORT_FILE).is_file()):
             continue
         if is_main_process():
             print(f"{ALREADY} It took {found.result.seconds:.1f} s.")

@@ -120,7 +120,7 @@ def train(
 
     from agrlearn.cli.engine import announce_device, command_line, print_remarks, start_engine
     from agrlearn.data.sources import BAD_FILE
-    from agrlearn.files import REPORT_FILE
+    from agrlearn.files import REPORT_FILE, run_stamp
     from agrlearn.networks.cost import count_parameters
     from agrlearn.ranks import on_rank_zero
     from agrlearn.reporting.make import end_with_report
@@ -181,7 +181,7 @@ def train(
         console.print(f"{line} ({REPLICATED}, {len(found.test or ()):,} objects)")
     if report and engine.is_global_zero:
         end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, found, test))
-    on_rank_zero(lambda: update_run(folder, result=asdict(result)))
+    on_rank_zero(lambda: update_run(folder, result=asdict(result), run_stamp=run_stamp(folder)))
     _print_next(folder, following)
 
 

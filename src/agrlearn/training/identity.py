@@ -116,6 +116,8 @@ class RunFile(_Strict):
     """Of the files that the spec names: a change of them is noticed without reading them."""
     result: dict[str, Any] | None = None
     """The `RunResult` of a finished run that was made from a spec."""
+    run_stamp: Text | None = None
+    """Of the run's other files when the command was done: if one is damaged, the same command mends it."""
 
 
 def note_data(train_set: Dataset, held_out: Dataset | None) -> DataNote | None:
