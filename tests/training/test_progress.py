@@ -39,6 +39,7 @@ def said_while_training(clock, capsys, *, seconds, done=0, **options):
 
 def test_after_the_first_seconds_it_is_said_once_how_long_training_will_take(clock, capsys):
     assert said_while_training(clock, capsys, seconds=1, shown="lines") == []
+    assert said_while_training(clock, capsys, seconds=3, done=594, shown="lines") == []  # nearly done
     assert said_while_training(clock, capsys, seconds=20, shown="lines") == ["fold 2 · about 5.0 min for 60 epochs"]
 
 

@@ -67,7 +67,8 @@ class TrainingProgress:
         per_step = (now - since) / (done - before) if done > before else None
         if per_step and not self._estimated and now - since > _SECONDS_BEFORE_ESTIMATE:
             self._estimated = True
-            self._bar.console.print(self._estimate(per_step), soft_wrap=True)
+            if per_step * (self._total - done) > _SECONDS_BEFORE_ESTIMATE:  # else it is there before it is read
+                self._bar.console.print(self._estimate(per_step), soft_wrap=True)
         if self._lines and now - self._last_line > _SECONDS_BETWEEN_LINES:
             self._last_line = now
             left = f" · {duration(per_step * (self._total - done))} left" if per_step and done < self._total else ""
