@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agrlearn.data.augmentation import crop_and_flip
     from agrlearn.data.datasets import DATASETS, open_source
     from agrlearn.data.labelled import LabelledSet
+    from agrlearn.deploy import Export, export
     from agrlearn.errors import AgrLearnError
     from agrlearn.evaluation.evaluate import Evaluation, evaluate
     from agrlearn.grouping import GroupBatchSampler, group, replicate, ungroup
@@ -39,6 +40,7 @@ _HOMES = {
     "Conversion": "networks.convert",
     "DATASETS": "data.datasets",
     "Evaluation": "evaluation.evaluate",
+    "Export": "deploy",
     "GroupBatchSampler": "grouping",
     "History": "training.history",
     "InformationRegularizer": "information.regularizer",
@@ -55,6 +57,7 @@ _HOMES = {
     "crop_and_flip": "data.augmentation",
     "cross_entropy": "training.objective",
     "evaluate": "evaluation.evaluate",
+    "export": "deploy",
     "fit": "training.loop",
     "group": "grouping",
     "load": "networks.catalogue",

@@ -1,6 +1,7 @@
 """Atomic writes that never follow a link, and reads of bounded size."""
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -11,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+RUN_FILE, NETWORK_FILE, REPORT_FILE = "run.json", "network.safetensors", "report.html"
+"""In a run directory."""
 _LARGEST_TEXT = 2**26  # bytes; a million words are 2**24
 _NO_LINK, _NO_WAIT = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)  # Windows has neither
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -52,6 +55,22 @@ def parse_json(text: str) -> Any:
 def read_json(path: Path) -> Any:
     """Parse a small JSON file; ValueError if that fails."""
     return parse_json(read_small_text(path))
+
+
+def data_stamp(data: str, test: str | None = None) -> str:
+    """A fingerprint of the files' names, sizes and times: cheap to compare, and changed by every change."""
+    paths = [Path(name) for name in (data, test) if name is not None]
+    return _stamp(file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]))
+
+
+def run_stamp(folder: Path) -> str:
+    """The same of the files of a run directory, except run.json, which keeps it, and the report, made from them."""
+    return _stamp(file for file in sorted(folder.iterdir()) if file.name not in (RUN_FILE, REPORT_FILE))
+
+
+def _stamp(files: Iterable[Path]) -> str:
+    facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def to_json(value: Any) -> str:

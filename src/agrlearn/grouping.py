@@ -40,6 +40,19 @@ def count_objects(objects: Objects) -> int:
     return next(iter(lengths.values()))
 
 
+def describe_objects(objects: Objects) -> str:
+    """How many, and of which shape, for a person to read.
+
+    >>> describe_objects({"tokens": torch.zeros(3, 7), "mask": torch.zeros(3, 7)})
+    '3 objects of tokens (7,), mask (7,)'
+    """
+    if isinstance(objects, Tensor):
+        shape = f"shape {tuple(objects.shape[1:])}"
+    else:
+        shape = ", ".join(f"{name} {tuple(tensor.shape[1:])}" for name, tensor in objects.items())
+    return f"{count_objects(objects):,} objects of {shape}"
+
+
 def take(objects: Objects, indices: Tensor) -> Objects:
     """The objects at `indices`, in that order."""
     return map_objects(lambda tensor: tensor[indices.to(tensor.device)], objects)

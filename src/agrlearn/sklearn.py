@@ -23,6 +23,7 @@ from agrlearn.data.ordering import canonical_order
 from agrlearn.data.preparation import TablePreparation
 from agrlearn.data.prepared import Table, to_objects
 from agrlearn.data.text import Vocabulary
+from agrlearn.devices import DeviceName, engine_on
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -66,7 +67,8 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         class_weight: what the loss of each class is multiplied by, as a dict, or "balanced" for as much more as a class
             has fewer objects; beside `sample_weight`, both count.
         random_state: an int makes fits repeatable.
-        verbose: show a progress bar.
+        device: what to train on: auto (a GPU if torch can use one), cpu, cuda or mps. The network stays there.
+        verbose: show a progress bar, or lines in a notebook or a log.
 
     >>> from sklearn.datasets import load_iris
     >>> x, y = load_iris(return_X_y=True)
@@ -97,6 +99,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         patience: int = 10,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         random_state: Any = None,
+        device: DeviceName = "auto",
         verbose: bool = False,
     ) -> None:
         self.fold = fold
@@ -119,6 +122,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         self.patience = patience
         self.class_weight = class_weight
         self.random_state = random_state
+        self.device = device
         self.verbose = verbose
 
     vocabulary_: Vocabulary | None
@@ -141,6 +145,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         """
         if self.fold is not None and not isinstance(self.fold, int | numpy.integer):
             raise RecipeError(f"fold is the number of objects in a group, a whole number, got {self.fold!r}")
+        engine = engine_on(self.device)
         objects = self._objects(X, y, training=True, sample_weight=sample_weight)
         check_classification_targets(y)
         self.classes_, numbers = numpy.unique(column_or_1d(y, warn=True), return_inverse=True)
@@ -162,6 +167,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         self._context = first_tensor(train.objects) if takes(self.protocol, "context") else None
         self._protocol()  # one that cannot be had is refused before training
         shape = tuple(objects.shape[1:])
+        self._object_type = str(objects.dtype).removeprefix("torch."), shape
         kind: ObjectKind = "sentences" if self.vocabulary_ is not None else "vectors" if objects.ndim == 2 else "images"
         fold = min(default_fold(kind) if self.fold is None else int(self.fold), len(train))
         if callable(self.network):
@@ -187,7 +193,7 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         given |= {"seed": seed, "patience": self.patience if self.early_stopping else None}
         pooled = fold > 1 and self.network_.slot_blind
         recipe = complete_recipe(given, kind, objects=len(train), pooled=pooled)
-        self.history_ = fit(self.network_, train, recipe, held_out, progress=self.verbose)
+        self.history_ = fit(self.network_, train, recipe, held_out, fabric=engine, progress=self.verbose)
         self.n_iter_ = len(self.history_.records)
         return self
 

@@ -134,7 +134,8 @@ def test_without_the_training_data_evaluate_leaves_contextual_out_and_names_the_
         change()
         capsys.readouterr()
         assert call("evaluate", run, other) == 0
-        told, *rows = capsys.readouterr().out.splitlines()
+        device, told, *rows = capsys.readouterr().out.splitlines()
+        assert device == "Running on cpu"
         assert told.startswith("contextual is left out: the training data of")
         assert reason in told
         assert told.endswith("; name them with --context")
@@ -191,7 +192,8 @@ def test_the_note_about_the_data_is_there_before_training_and_is_that_of_the_run
 def test_without_a_terminal_training_tells_now_and_then_how_far_it_is(table, tmp_path, capsys, monkeypatch, vectors):
     monkeypatch.setattr(loop, "_SECONDS_BETWEEN_LOOKS", -1)
     assert call("train", table, "--run-dir", tmp_path / "quick", "--no-report", *RECIPE) == 0
-    assert capsys.readouterr().err == ""
+    said = capsys.readouterr()
+    assert said.out.startswith("Running on cpu\n") and said.err == ""
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1)
     assert call("train", table, "--run-dir", tmp_path / "run", "--no-report", *RECIPE) == 0
     lines = capsys.readouterr().err.splitlines()
@@ -397,6 +399,7 @@ def test_help_names_every_command(capsys):
     assert commands == {file.stem for file in Path(cli.__file__).parent.glob("*.py")} - {
         "__init__",
         "engine",
+        "finished",
         "many",
         "options",
     }

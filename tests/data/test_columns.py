@@ -8,9 +8,13 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
+from sklearn.feature_extraction import FeatureHasher
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, PowerTransformer
 
+from agrlearn.data.cells import as_word
+from agrlearn.data.cleaning import split_words
 from agrlearn.data.columns import Boolean, Number
 from agrlearn.data.date_columns import Date
 from agrlearn.data.preparation import TablePreparation, table_preparation
@@ -143,3 +147,23 @@ def test_the_words_of_a_text_count_once_each():
     found = dict(zip(column.words, column.apply(["Mr. Smith and Smith"])[0], strict=False))
     assert found["smith"] == 1
     assert found["dear"] == 0
+
+
+@given(st.lists(st.text(max_size=9), min_size=1, max_size=20), st.integers(1, 40), st.booleans())
+def test_words_get_the_places_that_scikit_learn_gives_them(cells, others, text):
+    split = [split_words(as_word(cell)) if text else [as_word(cell)] for cell in cells]
+    known = sorted({word for words in split[::2] for word in words})
+    found = Words(column="w", words=known, others=others, text=text).apply(cells)
+    hasher = FeatureHasher(others, input_type="string", alternate_sign=False)
+    rare = hasher.transform([[word for word in words if word not in {"", *known}] for words in split]).toarray()
+    present = numpy.array([[word in words for word in known] for words in split], dtype=float).reshape(len(cells), -1)
+    assert numpy.array_equal(found, numpy.hstack([present, rare > 0]))
+
+
+@given(st.floats(-5, 5), st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
+def test_a_heavy_tail_is_drawn_together_as_scikit_learn_does_it(power, values):
+    tail = {"low": -1e6, "high": 1e6, "center": 0.0, "scale": 1.0, "power": power}
+    found = Number(column="n", median=0.0, gaps=False, tail=tail).apply(numpy.array(values))[:, 0]
+    with numpy.errstate(over="ignore"):
+        expected = values if power == 1 else stats.yeojohnson(numpy.array(values), power)
+    assert numpy.allclose(found, expected, rtol=1e-12, atol=0)

@@ -9,8 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agrlearn.data.cleaning import CLEANINGS, clean, clean_any_script, split_words
 from agrlearn.data.datasets import open_source
-from agrlearn.data.text import CLEANINGS, Vocabulary, clean, clean_any_script, split_words
+from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, UnknownNameError
 from agrlearn.sklearn import AgrLearnClassifier
 from tests.cli.test_cli import call

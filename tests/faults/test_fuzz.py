@@ -49,11 +49,13 @@ PREDICTION_OPTIONS = [
     "skip-bad",
     "data-dir",
     "protocol",
+    "device",
 ]
 OPTIONS = {
     "train": [
         *RECIPE_OPTIONS, *(f"net.{name}" for name in NET_OPTIONS), "fold", "network", "net", "data-dir", "image-size",
-        "validation-fraction", "text-column", "label-column", "skip-bad", "run-dir", "fresh", "precision", "nonsense",
+        "validation-fraction", "text-column", "label-column", "skip-bad", "run-dir", "fresh", "precision", "device",
+        "nonsense",
     ],
     "predict": [*PREDICTION_OPTIONS, "output"],
     "evaluate": PREDICTION_OPTIONS,

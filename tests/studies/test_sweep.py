@@ -240,7 +240,7 @@ def test_a_sweep_runs_and_a_failed_trial_is_reported(tmp_path, capsys):
 
 def test_a_sweep_takes_every_option_of_train_that_decides_what_is_trained():
     options = set(inspect.signature(train).parameters)
-    aside = {"run_dir", "fresh", "report", "data_dir", "defaults"}  # where things are, how shown, what is left unsaid
+    aside = {"run_dir", "fresh", "report", "data_dir", "device", "defaults"}  # where and how, and what is left unsaid
     assert set(RunSpec.model_fields) >= options - aside
 
 

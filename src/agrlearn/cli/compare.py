@@ -61,6 +61,7 @@ def compare(
     from agrlearn.studies.compare import base_spec, compare_methods, make_methods
     from agrlearn.studies.comparison import Comparison, write_comparison
 
+    resources.announce()
     folder = run_dir or Path("runs") / f"compare-{Path(data).stem}"
     spec, tokens, vectors = base_spec(
         data, network=network, data_dir=data_dir, label_column=label_column, columns=tuple(columns or ()),

@@ -46,7 +46,8 @@ def demo(
 
     from agrlearn.cli.many import run_and_show
     from agrlearn.errors import RecipeError
-    from agrlearn.reporting.make import REPORT_FILE, end_with_report
+    from agrlearn.files import REPORT_FILE
+    from agrlearn.reporting.make import end_with_report
     from agrlearn.runs.jobs import Resources, one_thread
     from agrlearn.studies.demo import HEADER, as_cells, demo_jobs, write_demo
 

@@ -6,36 +6,70 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agrlearn.errors import RecipeError
 
 if TYPE_CHECKING:
+    import torch
     from lightning_fabric import Fabric
 
     from agrlearn.data.sources import Source
 
 _PATIENCE = timedelta(minutes=10)
 _command_line = ""
-PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
 
-def start_engine(precision: str = "32-true") -> "Fabric":
+class Alone(NamedTuple):
+    """The only process there is, which predicts without Lightning Fabric: that takes longer to import than torch."""
+
+    device: "torch.device"
+    is_global_zero: bool = True
+
+
+def announce_device(name: str) -> None:
+    """Say where a command runs; a device that is not there is refused, before anything is read."""
+    from agrlearn.devices import choose_device, describe_device
+
+    device = choose_device(name)
+    if os.environ.get("LT_CLI_USED"):
+        if name != "auto":
+            raise RecipeError("under `fabric run`, its own --accelerator says where to run; leave out --device")
+        return
+    if is_main_process():
+        world = int(os.environ.get("WORLD_SIZE", 1))
+        processes = f", {world} processes" if world > 1 else ""
+        print(f"Running on {describe_device(device)}{processes}", flush=True)
+
+
+def start_engine(device: str = "auto", precision: str = "32-true") -> "Fabric":
     """A launched Fabric: alone on one device, or one of the processes that torchrun or `fabric run` has started."""
     from lightning_fabric import Fabric
     from lightning_fabric.strategies import DDPStrategy
 
-    if precision not in PRECISIONS:
-        raise RecipeError(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}")
+    from agrlearn.devices import check_precision, choose_device, engine_on
+
+    check_precision(precision)
     if os.environ.get("LT_CLI_USED"):
         return Fabric()  # `fabric run` has the devices and the precision, and has launched already
     world, local = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if world == 1:
-        return Fabric(devices=1, precision=precision)  # type: ignore[arg-type]
-    strategy = DDPStrategy(timeout=_PATIENCE)
-    engine = Fabric(devices=local, num_nodes=world // local, strategy=strategy, precision=precision)  # type: ignore[arg-type]
+        return engine_on(device, precision)
+    engine = Fabric(
+        accelerator=choose_device(device).type, devices=local, num_nodes=world // local,
+        strategy=DDPStrategy(timeout=_PATIENCE), precision=precision,  # type: ignore[arg-type]
+    )  # fmt: skip
     engine.launch()
     return engine
+
+
+def start_predicting(device: str = "auto") -> "Fabric | Alone":
+    """Where this process predicts, and whether it is the one that writes."""
+    from agrlearn.devices import choose_device
+
+    if os.environ.get("LT_CLI_USED") or int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        return start_engine(device)
+    return Alone(choose_device(device))
 
 
 def stop_engine() -> None:

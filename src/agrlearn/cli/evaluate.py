@@ -36,7 +36,7 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
-    from agrlearn.cli.engine import is_main_process, print_remarks, start_engine
+    from agrlearn.cli.engine import announce_device, is_main_process, print_remarks, start_predicting
     from agrlearn.errors import RunError
     from agrlearn.evaluation.evaluate import evaluate as evaluate_network
     from agrlearn.evaluation.metrics import METRICS
@@ -46,6 +46,7 @@ def evaluate(
     from agrlearn.prediction.protocols import PROTOCOLS
     from agrlearn.runs.run import Run
 
+    announce_device(options.device)
     opened = Run.open(run, model=options.network, data_dir=options.data_dir)
     built = opened.network
     source = opened.read(data, skip_bad=options.skip_bad)
@@ -62,7 +63,7 @@ def evaluate(
                 raise
             if is_main_process():
                 print(f"{name} is left out: {error}")
-    engine = start_engine()
+    engine = start_predicting(options.device)
     built.to(engine.device)
     results = {
         name: evaluate_network(

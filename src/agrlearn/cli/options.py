@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter, Token
 
+from agrlearn.devices import DeviceName
+
 if TYPE_CHECKING:
     from agrlearn.runs.jobs import Resources
 
@@ -42,6 +44,8 @@ class PredictionOptions:
     """Leave out files and rows that cannot be read."""
     data_dir: Path | None = None
     """The folder of data sets as they are published; by default the one that RUN was trained with."""
+    device: DeviceName = "auto"
+    """auto (a GPU if there is one), cpu, cuda or mps."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,17 @@ class ResourceOptions:
     """GPUs of each run, on Ray."""
     retries: WholeNumber = 1
     """How often a run is tried again whose process died."""
+    device: DeviceName = "auto"
+    """auto (a GPU if there is one), cpu, cuda or mps."""
 
     def resources(self) -> "Resources":
         from agrlearn.runs.jobs import Resources
 
-        return Resources(self.engine, self.workers, self.address, self.cpus, self.gpus, self.retries)
+        return Resources(self.engine, self.workers, self.address, self.cpus, self.gpus, self.retries, self.device)
+
+    def announce(self) -> None:
+        """Say what the runs are trained on; the machines of a cluster have devices of their own."""
+        from agrlearn.cli.engine import announce_device
+
+        if self.address is None:
+            announce_device(self.device)

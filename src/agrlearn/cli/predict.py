@@ -45,20 +45,21 @@ def predict(
     output
         The CSV file to write; by default predictions.csv in the working directory.
     """
-    from agrlearn.cli.engine import print_remarks, start_engine
+    from agrlearn.cli.engine import announce_device, print_remarks, start_predicting
     from agrlearn.data.sources import BAD_FILE
     from agrlearn.files import write_atomically, write_output
     from agrlearn.grouping import count_objects
     from agrlearn.prediction.predict import predict_in_blocks
     from agrlearn.runs.run import Run
 
+    announce_device(options.device)
     opened = Run.open(run, model=options.network, data_dir=options.data_dir)
     part, source = opened.unseen(data, skip_bad=options.skip_bad)
     file = output or Path("predictions.csv")
     left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
     print_remarks(source, left_out)
     chosen = opened.protocol(protocol, context=options.context, draws=options.draws, seed=options.seed)
-    engine = start_engine()
+    engine = start_predicting(options.device)
     blocks = predict_in_blocks(
         opened.network.to(engine.device), part.objects, chosen, batch_size=options.batch_size,
         samples=options.samples, seed=options.seed, sharded=True,

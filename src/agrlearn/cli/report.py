@@ -33,7 +33,7 @@ def report(
         The folder of data sets as they are published; by default the one that each run was trained with.
     """
     from agrlearn.cli.engine import command_line
-    from agrlearn.reporting.make import REPORT_FILE
+    from agrlearn.files import REPORT_FILE
     from agrlearn.reporting.make import report as make_report
 
     file = output or Path(REPORT_FILE)

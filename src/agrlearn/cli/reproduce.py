@@ -70,6 +70,8 @@ def reproduce(
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs of each cell and at least 1, got {seeds}")
     given = resources.resources()
+    if not only_write:
+        resources.announce()
     console = Console(markup=False)
     rows = engine.choose_rows([table], scale, cells or [])
     folders = Folders(results / CELLS_FOLDER, runs, data_dir)

@@ -55,10 +55,11 @@ def sweep(
 
     from agrlearn.cli.many import run_and_show
     from agrlearn.errors import RecipeError
-    from agrlearn.files import to_json, write_atomically
-    from agrlearn.reporting.make import REPORT_FILE, end_with_report
+    from agrlearn.files import REPORT_FILE, to_json, write_atomically
+    from agrlearn.reporting.make import end_with_report
     from agrlearn.studies.sweep import as_markdown, read_sweep, summarize_sweep
 
+    resources.announce()
     folder = (run_dir or Path("runs") / file.stem).resolve()
     jobs = read_sweep(file, folder, fresh=fresh)
     folder.mkdir(parents=True, exist_ok=True)

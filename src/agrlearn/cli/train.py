@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from agrlearn.cli.options import WholeNumber
+from agrlearn.devices import DeviceName
 from agrlearn.errors import RecipeError, look_up
 from agrlearn.training.recipe import Recipe
 
@@ -40,6 +41,7 @@ def train(
     run_dir: Path | None = None,
     fresh: bool = False,
     precision: str = "32-true",
+    device: DeviceName = "auto",
     report: bool = True,
     defaults: Annotated[Literal["agrlearn", "paper"], Parameter(name="--recipe")] = "agrlearn",
     recipe: Annotated[Recipe, Parameter(name="*")] = _DEFAULTS,
@@ -93,26 +95,42 @@ def train(
         Throw away what the run directory holds of an earlier run, and start over.
     precision
         32-true, 16-mixed, bf16-mixed or 64-true.
+    device
+        auto (a GPU if there is one), cpu, cuda or mps.
     report
         Write report.html into the run directory at the end.
     defaults
         What the settings are that you do not give: agrlearn's own, those of the estimator, chosen on public data
         (AdamW, a cosine, epochs by the number of objects); or the paper's (SGD by 0.1, 400 epochs, batches of 64).
     """
+    from agrlearn.cli.finished import ALREADY, find_finished, scores_line
+
+    folders = [run_dir or Path("runs") / _run_name(data, guess, recipe) for guess in ([fold] if fold else [1, 2])]
+    # A network from a Python file may have changed with that file.
+    own_network = ["--network", network] if network is not None and ".py:" in network else []
+    following = [test or data, *(["--skip-bad"] if skip_bad else []), *own_network]
+    done = None if fresh or own_network else find_finished(folders, data, test, report=report)
+    if done is not None:
+        _print_next(done, following)
+        return
+
+    from dataclasses import asdict
+
     from rich.console import Console
 
-    from agrlearn.cli.engine import command_line, print_remarks, start_engine
+    from agrlearn.cli.engine import announce_device, command_line, print_remarks, start_engine
     from agrlearn.data.sources import BAD_FILE
-    from agrlearn.evaluation.evaluate import evaluate
+    from agrlearn.files import REPORT_FILE, run_stamp
     from agrlearn.networks.cost import count_parameters
-    from agrlearn.networks.outside import comes_from_file
     from agrlearn.ranks import on_rank_zero
-    from agrlearn.reporting.make import REPORT_FILE, end_with_report
+    from agrlearn.reporting.make import end_with_report
+    from agrlearn.runs.result import REPLICATED, measure
     from agrlearn.runs.spec import RunSpec
     from agrlearn.runs.train import make_network, network_name, open_data, train_run
-    from agrlearn.training.checkpoint import clear_run
+    from agrlearn.training.checkpoint import clear_run, update_run
     from agrlearn.training.defaults import complete_recipe, default_fold, default_options
 
+    announce_device(device)
     spec = RunSpec(
         data=data, fold=1 if fold is None else fold, network=network, validation_fraction=validation_fraction,
         image_size=image_size, text_column=text_column, label_column=label_column, columns=tuple(columns or ()),
@@ -132,7 +150,7 @@ def train(
         given = {name: getattr(recipe, name) for name in recipe.model_fields_set}
         recipe = complete_recipe(given, found.kind, objects=len(found.train), pooled=pooled)
         spec = spec.model_copy(update={"recipe": recipe})
-    engine = start_engine(precision)
+    engine = start_engine(device, precision)
     console = Console(quiet=not engine.is_global_zero, markup=False)
     if fresh:
         on_rank_zero(lambda: clear_run(folder))
@@ -150,25 +168,28 @@ def train(
         console.print("\nStopped. The same command goes on from here.")
         raise SystemExit(130) from None
     if history.was_finished:
-        console.print("This run was finished already; --fresh trains it again.")
+        console.print(ALREADY)
     last = history.records[-1]
     # Where slots are pooled, many answers in training are wrong by design.
     error = "" if pooled else f"training error {last.train_error:.2%} · "
     console.print(f"training loss {last.loss:.4f} · {error}{history.seconds:.1f} s")
     if last.information is not None:
         console.print(f"penalty J {last.information:.3f} nats, beside log m = {last.log_groups:.3f}")
-    if found.test is not None:
-        scores = evaluate(built, found.test, sharded=True)
-        console.print(
-            f"{'test' if test else 'held-out'} error {scores.error:.2%} · NLL {scores.nll:.4f} · ECE {scores.ece:.4f} "
-            f"(Replicated, {scores.objects:,} objects)"
-        )
+    result = measure(spec, found, [built], history)
+    for scores in result.protocols.values():
+        line = scores_line(scores.error, scores.nll, scores.ece, test)
+        console.print(f"{line} ({REPLICATED}, {len(found.test or ()):,} objects)")
     if report and engine.is_global_zero:
         end_with_report(folder / REPORT_FILE, lambda: _report(folder, built, found, test))
-    following = ["agrlearn", "evaluate", str(folder), test or data, *(["--skip-bad"] if skip_bad else [])]
-    if network is not None and comes_from_file(network):
-        following += ["--network", network]
-    console.print(f"Next: {shlex.join(following)}", soft_wrap=True)
+    on_rank_zero(lambda: update_run(folder, result=asdict(result), run_stamp=run_stamp(folder)))
+    _print_next(folder, following)
+
+
+def _print_next(folder: Path, following: list[str]) -> None:
+    from agrlearn.cli.engine import is_main_process
+
+    if is_main_process():
+        print(f"Next: {shlex.join(['agrlearn', 'evaluate', str(folder), *following])}")
 
 
 def _report(folder: Path, built: "AggregatedClassifier", data: "RunData", test: str | None) -> "Report":

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from agrlearn.errors import DataError
-from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, map_objects, take
+from agrlearn.grouping import GroupBatchSampler, Objects, count_objects, describe_objects, map_objects, take
 
 LONGEST_NAME = 1000
 """Characters in the name of a class."""
@@ -71,6 +71,8 @@ class LabelledSet(Dataset):
     >>> digits = LabelledSet(torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 1, 0]), ("even", "odd"))
     >>> len(digits), digits.num_classes
     (4, 2)
+    >>> digits
+    LabelledSet(4 objects of shape (1, 8, 8), 2 classes: even, odd)
     """
 
     objects: Objects
@@ -168,8 +170,22 @@ class LabelledSet(Dataset):
     def __len__(self) -> int:
         return count_objects(self.objects)
 
+    def __repr__(self) -> str:
+        weighted = "" if self.weights is None else ", weighted"
+        return f"LabelledSet({describe_objects(self.objects)}, {describe_classes(self.class_names)}{weighted})"
+
     def __getitem__(self, index: int) -> tuple[Objects, Tensor]:
         return map_objects(lambda tensor: tensor[index], self.objects), self.labels[index]
+
+
+def describe_classes(names: Sequence[str]) -> str:
+    """How many, and the first few names.
+
+    >>> describe_classes(list("abcdef"))
+    '6 classes: a, b, c, …'
+    """
+    shown = ", ".join([*names[:3], "…"] if len(names) > 4 else names)
+    return f"{len(names):,} {'class' if len(names) == 1 else 'classes'}: {shown}"
 
 
 def _check_name(name: str, origin: str) -> None:

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 from torch import Tensor
 
-from agrlearn.data.labelled import LabelledSet, Origin, Place, check_class_count
+from agrlearn.data.labelled import LabelledSet, Origin, Place, check_class_count, describe_classes
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.files import spreadsheet_cell, write_atomically
-from agrlearn.grouping import Objects
+from agrlearn.grouping import Objects, count_objects, describe_objects
 from agrlearn.seeding import generator
 
 BAD_FILE = "left_out.tsv"
@@ -45,7 +46,12 @@ class BadObject:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set by name or file: a part to train on and, if the source has one, a part to test on."""
+    """A data set by name or file: a part to train on and, if the source has one, a part to test on.
+
+    >>> import torch
+    >>> Source("t.npz", Part(torch.zeros(6, 4), list("abcabc")), Part(torch.zeros(2, 4)))
+    Source('t.npz', 6 objects of shape (4,), 2 to test on, 3 classes: a, b, c)
+    """
 
     name: str
     train: Part
@@ -66,6 +72,17 @@ class Source:
     skip_bad: bool = False
     is_file: bool = True
     """Whether its name is a file or folder, not a published data set."""
+
+    def __repr__(self) -> str:
+        facts = [repr(self.name), describe_objects(self.train.objects)]
+        if self.test is not None:
+            facts.append(f"{count_objects(self.test.objects):,} to test on")
+        if self.class_names is not None or self.train.labels is not None:
+            names = self.class_names or sorted({str(label) for label in numpy.asarray(self.train.labels).tolist()})
+            facts.append(describe_classes(names))
+        if self.bad:
+            facts.append(f"{len(self.bad):,} left out")
+        return f"Source({', '.join(facts)})"
 
     @property
     def summary(self) -> str:

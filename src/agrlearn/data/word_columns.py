@@ -1,5 +1,6 @@
 """How a column of words or texts becomes features: which words are there."""
 
+import functools
 from collections import Counter
 from typing import Annotated, Any, Literal
 
@@ -7,8 +8,8 @@ import numpy
 from pydantic import Field, model_validator
 
 from agrlearn.data.cells import as_word
+from agrlearn.data.cleaning import split_words
 from agrlearn.data.columns import BaseColumn, Cells
-from agrlearn.data.text import split_words
 
 MOST_VALUES = 64
 """A column of words with more different ones has only its frequent ones told apart."""
@@ -17,6 +18,7 @@ _MOST_WORDS_OF_TEXT = 128
 # whose rare words mean nothing (450), it cost no error, and the likelihood was far better than with 32 places for all.
 _ROWS_PER_PLACE, _MOST_HASHED_PLACES = 100, 32
 _LONGEST_WORD = 1000
+_BITS = 0xFFFFFFFF
 
 
 class Words(BaseColumn):
@@ -57,20 +59,15 @@ class Words(BaseColumn):
         return {}
 
     def apply(self, cells: Cells) -> numpy.ndarray:
-        from sklearn.feature_extraction import FeatureHasher
-        from sklearn.feature_extraction.text import CountVectorizer
-
-        rows = [_tokens(cell, self.text) for cell in cells]
-        blocks = []
-        if self.words:
-            vectorizer = CountVectorizer(analyzer=lambda words: words, vocabulary=self.words, binary=True)
-            blocks.append(vectorizer.transform(rows).toarray())
-        if self.others:
-            known = {"", *self.words}
-            hasher = FeatureHasher(self.others, input_type="string", alternate_sign=False)
-            rare = hasher.transform([[word for word in words if word not in known] for words in rows])
-            blocks.append(numpy.minimum(rare.toarray(), 1))
-        return numpy.hstack(blocks).astype(numpy.float64) if blocks else numpy.zeros((len(rows), 0))
+        places = {word: place for place, word in enumerate(self.words)}
+        features = numpy.zeros((len(cells), self.width))
+        for row, cell in enumerate(cells):
+            for word in _tokens(cell, self.text):
+                if word in places:
+                    features[row, places[word]] = 1
+                elif word and self.others:
+                    features[row, len(self.words) + abs(murmur_hash(word)) % self.others] = 1
+        return features
 
     def describe(self, cells: Cells) -> str:
         shown = ", ".join(word or "(empty)" for word in self.words[:4])
@@ -79,6 +76,33 @@ class Words(BaseColumn):
         )  # fmt: skip
         rest = {0: "", 1: "one place for the others"}.get(self.others, f"{self.others} hashed places for the others")
         return "; ".join(filter(None, [listed, rest]))
+
+
+@functools.lru_cache(maxsize=2**16)
+def murmur_hash(word: str) -> int:
+    """MurmurHash3 of the word in UTF-8, as a signed number of 32 bits: the hash of scikit-learn's FeatureHasher.
+
+    >>> murmur_hash("word")
+    -968174432
+    """
+    data = word.encode()
+    blocks = len(data) // 4 * 4
+    state = 0
+    for start in range(0, blocks, 4):
+        state ^= _scramble(int.from_bytes(data[start : start + 4], "little"))
+        state = (_rotate(state, 13) * 5 + 0xE6546B64) & _BITS
+    state ^= _scramble(int.from_bytes(data[blocks:], "little")) ^ len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        state = ((state ^ (state >> shift)) * factor) & _BITS
+    return state - (1 << 32 if state >> 31 else 0)
+
+
+def _scramble(block: int) -> int:
+    return (_rotate((block * 0xCC9E2D51) & _BITS, 15) * 0x1B873593) & _BITS
+
+
+def _rotate(value: int, places: int) -> int:
+    return ((value << places) | (value >> (32 - places))) & _BITS
 
 
 def _tokens(cell: Any, text: bool) -> list[str]:

@@ -1,6 +1,8 @@
 """What a network costs: parameters and multiply-adds."""
 
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -27,7 +29,12 @@ def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int
     30
     """
     frozen = eval_view(module)
-    with torch.no_grad(), _Counter() as counter:
+    compiled = "torch._dynamo" in sys.modules  # else nothing can be
+    with (
+        torch.no_grad(),
+        torch.compiler.set_stance("force_eager") if compiled else nullcontext(),
+        _Counter() as counter,
+    ):
         frozen(*inputs, **keywords)
     return counter.operations // 2
 
@@ -57,6 +64,10 @@ class _Counter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.operations = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch imports its compiler, which takes longer than all else of a small command
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -29,13 +29,19 @@ def export_weights(network: AggregatedClassifier, path: Path, class_names: Seque
     write_output(path, to_bytes(weights, metadata={"class_names": json.dumps(list(class_names))}))
 
 
-def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, groups: bool = False) -> float:
+def export_onnx(
+    network: AggregatedClassifier, objects: Tensor, path: Path, *, groups: bool = False,
+    class_names: Sequence[str] = (), origin: str = "",
+) -> float:  # fmt: skip
     """Write `network` as ONNX and compare it with PyTorch on `objects`.
+
+    The file's metadata has `class_names`, a JSON list, and `inputs`, a sentence.
 
     Args:
         objects: (objects, ...) to try it on, at least `fold` of them.
         groups: export the raw interface, (groups, fold, ...) -> (groups, fold, classes), instead of Replicated
             prediction, (objects, ...) -> (objects, classes).
+        origin: how data become objects, for that sentence.
     Returns:
         The largest difference between a probability of onnxruntime and of PyTorch, over several batch sizes.
     """
@@ -55,7 +61,11 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
     # In a folder of its own, because a large model has a second file; an existing model stays until all is well.
     with tempfile.TemporaryDirectory(prefix=".draft-", dir=path.parent) as folder:
         draft = Path(folder) / path.name
-        _write(model, inputs, draft, "groups" if groups else "objects")
+        name = "groups" if groups else "objects"
+        dtype = str(inputs.dtype).removeprefix("torch.")
+        shape = ", ".join([name, *map(str, inputs.shape[1:])])
+        metadata = {"class_names": json.dumps(list(class_names)), "inputs": f"{dtype} of shape ({shape}){origin}"}
+        _write(model, inputs, draft, name, metadata)
         session = onnxruntime.InferenceSession(str(draft), providers=["CPUExecutionProvider"])
         difference = 0.0
         for count in sorted({1, 2, len(inputs)}):
@@ -70,7 +80,7 @@ def export_onnx(network: AggregatedClassifier, objects: Tensor, path: Path, *, g
     return difference
 
 
-def _write(model: nn.Module, inputs: Tensor, path: Path, input_name: str) -> None:
+def _write(model: nn.Module, inputs: Tensor, path: Path, input_name: str, metadata: dict[str, str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about the libraries it uses
         program = torch.onnx.export(
@@ -78,5 +88,6 @@ def _write(model: nn.Module, inputs: Tensor, path: Path, input_name: str) -> Non
             output_names=["probabilities"], dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
         )  # fmt: skip
     assert program is not None
+    program.model.metadata_props.update(metadata)
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     program.save(str(path), external_data=size > _LARGEST_SINGLE_FILE)

@@ -15,8 +15,6 @@ from agrlearn.reporting.page import render
 from agrlearn.runs.facts import RunFacts, find_runs, read_facts, settings_of
 from agrlearn.runs.run import Run
 
-REPORT_FILE = "report.html"
-
 
 def report(
     runs: str | Path | Sequence[str | Path], output: str | Path, *, data: str | None = None, dial: bool | None = None,

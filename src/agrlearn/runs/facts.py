@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from agrlearn.errors import RunError
+from agrlearn.files import RUN_FILE
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.runs.run import Run
-from agrlearn.training.checkpoint import RUN_FILE
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class Resources:
     """For each job, on Ray."""
     retries: int = 0
     """How often a job is tried again whose process died."""
+    device: str = "auto"
+    """What each run is trained on: see `agrlearn.devices`."""
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.cpus <= 0 or self.gpus < 0 or self.retries < 0:

@@ -6,15 +6,16 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from agrlearn.devices import engine_on
 from agrlearn.errors import RunError, TrainingError
-from agrlearn.files import make_own_folder, write_atomically
+from agrlearn.files import NETWORK_FILE, RUN_FILE, data_stamp, make_own_folder, write_atomically
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.runs.jobs import Outcome, Resources, run_jobs
 from agrlearn.runs.result import FinishedRun, RunResult, measure, read_finished
 from agrlearn.runs.rivals import RIVALS, run_rival
 from agrlearn.runs.spec import RunSpec
-from agrlearn.runs.train import RunData, data_stamp, make_network, open_data, train_run
-from agrlearn.training.checkpoint import NETWORK_FILE, RUN_FILE, clear_run, read_run, update_run
+from agrlearn.runs.train import RunData, make_network, open_data, train_run
+from agrlearn.training.checkpoint import clear_run, read_run, update_run
 from agrlearn.training.history import History
 from agrlearn.training.identity import RUN_FORMAT
 
@@ -37,6 +38,7 @@ class Job:
     """Write checkpoints, by which a stopped run goes on. A run of seconds is started over faster."""
     fresh: bool = False
     """Start over a run that is not finished, also where the directory holds a run of other settings or data."""
+    device: str = "auto"
 
     def finished(self) -> FinishedRun | None:
         """What was left by a run of this very specification, on data that have not changed since."""
@@ -67,7 +69,8 @@ def run_many(
     Args:
         on_done: is given a `FinishedRun`, or the exception that ended the run.
     """
-    run_jobs(jobs, do_run, resources, on_start=on_start, on_done=on_done)
+    placed = [replace(job, device=resources.device) for job in jobs]
+    run_jobs(placed, do_run, resources, on_start=on_start, on_done=on_done)
 
 
 def do_run(job: Job) -> FinishedRun:
@@ -111,6 +114,7 @@ def _train_members(job: Job, data: RunData) -> tuple[list[AggregatedClassifier],
         spec = job.spec.with_seed(job.spec.seed + member * _APART)
         run_dir = job.run_dir if member == 0 else job.run_dir / f"member-{member}"
         networks.append(make_network(spec, data))
-        histories.append(train_run(spec, run_dir if job.keep_checkpoints else None, data, networks[-1]))
+        engine = engine_on(job.device, spec.precision)
+        histories.append(train_run(spec, run_dir if job.keep_checkpoints else None, data, networks[-1], fabric=engine))
     seconds = sum(history.seconds for history in histories)
     return networks, replace(histories[0], seconds=seconds)

@@ -163,7 +163,7 @@ def _scores(networks: Sequence[AggregatedClassifier], data: RunData, protocol: P
     assert data.test is not None
     cost = sum(multiply_adds_per_object(network, longest_object(data), protocol) for network in networks)
     if len(networks) == 1:
-        found = evaluate(networks[0], data.test, protocol, allow_slot_blind=True)
+        found = evaluate(networks[0], data.test, protocol, allow_slot_blind=True, sharded=True)
         scores: Scores = found
         disagreement = found.head_disagreement
     else:

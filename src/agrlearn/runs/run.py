@@ -18,13 +18,14 @@ from agrlearn.data.sources import Part, Source
 from agrlearn.data.tables import prepare_frame
 from agrlearn.errors import AgrLearnError, DataError, RecipeError, RunError
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
+from agrlearn.files import NETWORK_FILE
 from agrlearn.grouping import Objects, count_objects, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import load, saved_class_names, saved_description
 from agrlearn.networks.outside import build_outside, is_outside
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
-from agrlearn.training.checkpoint import NETWORK_FILE, read_records, read_run, read_times
+from agrlearn.training.checkpoint import read_records, read_run, read_times
 from agrlearn.training.history import EpochRecord
 from agrlearn.training.identity import DataNote, Rows, RunFile
 

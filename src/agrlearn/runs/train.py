@@ -1,7 +1,6 @@
 """One training run from its specification: open the data, build the network, train it."""
 
 import functools
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.sources import BAD_FILE, Source
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError
+from agrlearn.files import data_stamp
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network, default_network
@@ -155,14 +155,6 @@ def _opening(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
     """How `open_source` is called for a spec."""
     names = ("data", "image_size", "text_column", "label_column", "columns", "ignore", "skip_bad")
     return tuple((name, getattr(spec, name)) for name in names)
-
-
-def data_stamp(data: str, test: str | None = None) -> str:
-    """A fingerprint of the files' names, sizes and times: cheap to compare, and changed by every change."""
-    paths = [Path(name) for name in (data, test) if name is not None]
-    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-    facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def _all_objects(source: Source) -> LabelledSet:

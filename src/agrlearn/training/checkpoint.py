@@ -18,13 +18,20 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from agrlearn.errors import RunError
-from agrlearn.files import one_process_at_a_time, open_own, open_regular, read_json, whole_lines, write_atomically
+from agrlearn.files import (
+    NETWORK_FILE,
+    RUN_FILE,
+    one_process_at_a_time,
+    open_own,
+    open_regular,
+    read_json,
+    whole_lines,
+    write_atomically,
+)
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
 from agrlearn.training.identity import RUN_FORMAT, DataNote, Identity, RunFile
 
-NETWORK_FILE = "network.safetensors"
-RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 _TIMING_FILE = "timing.jsonl"
 _CHECKPOINT_FILE = "checkpoint.pt"

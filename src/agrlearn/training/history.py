@@ -67,13 +67,31 @@ def best_record(records: Iterable[EpochRecord]) -> EpochRecord:
 
 @dataclass(frozen=True)
 class History:
-    """The records of a run, and how long its training took."""
+    """The records of a run, and how long its training took.
+
+    >>> record = EpochRecord(
+    ...     1, learning_rate=0.1, loss=0.5, train_error=0.25, information=None, log_groups=3.0, skipped_penalties=0,
+    ...     objects_seen=100, validation_error=0.125,
+    ... )
+    >>> History((record,), seconds=1.5)
+    History(1 epoch in 1.5 s, loss 0.5000, held-out error 12.50%)
+    """
 
     records: tuple[EpochRecord, ...]
     seconds: float
     """Time spent training, without evaluation, including the time before a run was resumed."""
     was_finished: bool = False
     """Whether the run directory already had the finished run, so that nothing was trained."""
+
+    def __repr__(self) -> str:
+        count = len(self.records)
+        facts = [f"{count:,} {'epoch' if count == 1 else 'epochs'} in {self.seconds:.1f} s"]
+        if self.records:
+            facts.append(f"loss {self.records[-1].loss:.4f}")
+        errors = (record.validation_error for record in reversed(self.records))
+        if (error := next((error for error in errors if error is not None), None)) is not None:
+            facts.append(f"held-out error {error:.2%}")
+        return f"History({', '.join(facts)})"
 
     def final_error(self, epochs: int = 10) -> float:
         """The median validation error of the last epochs, which the paper reports."""

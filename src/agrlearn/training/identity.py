@@ -6,11 +6,10 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy
 import torch
-from lightning_fabric import Fabric
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -22,6 +21,9 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.networks.joins import Join
 from agrlearn.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 RUN_FORMAT: Literal["agrlearn-run-3"] = "agrlearn-run-3"
 
@@ -114,6 +116,8 @@ class RunFile(_Strict):
     """Of the files that the spec names: a change of them is noticed without reading them."""
     result: dict[str, Any] | None = None
     """The `RunResult` of a finished run that was made from a spec."""
+    run_stamp: Text | None = None
+    """Of the run's other files when the command was done: if one is damaged, the same command mends it."""
 
 
 def note_data(train_set: Dataset, held_out: Dataset | None) -> DataNote | None:
@@ -147,7 +151,7 @@ def _note_rows(dataset: Dataset | None, source: str) -> Rows | None:
 
 
 def identity_of(
-    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
+    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: "Fabric",
     augment: Callable | None, critic: nn.Module | None = None,
 ) -> Identity:  # fmt: skip
     """The identity of a training run."""

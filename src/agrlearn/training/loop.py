@@ -89,8 +89,8 @@ def fit(
         workers: processes that load a Dataset other than a `LabelledSet`.
         fabric: devices, processes and precision, as a launched Lightning Fabric; one device by default. A batch is
             shared by all processes, and J and batch normalisation are computed over all of it.
-        progress: show a progress bar; by default on a terminal only. "lines" also prints a line now and then if there
-            is no terminal.
+        progress: show a progress bar; by default on a terminal only. True and "lines" also say how long it will take,
+            and print a line now and then if there is no terminal.
         checkpoint_seconds: time between checkpoints within an epoch.
         on_claim: called by one process with the run directory once it is locked for this run, before training.
     """
@@ -144,7 +144,10 @@ def _train(
 
     steps, log_groups = len(sampler), mean_log_groups(sampler, recipe.accumulate)
     shown = progress if engine.is_global_zero else False
-    bar = TrainingProgress(recipe.epochs * steps, state.epoch * steps + state.step, label=label, shown=shown)
+    bar = TrainingProgress(
+        recipe.epochs * steps, state.epoch * steps + state.step, epochs=recipe.epochs,
+        may_stop=recipe.patience is not None, label=label, shown=shown,
+    )  # fmt: skip
     exact = isinstance(train_set, LabelledSet)
     own = () if engine.is_global_zero else (_RANK, engine.global_rank)
     looked = time.perf_counter()
