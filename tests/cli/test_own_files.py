@@ -35,7 +35,7 @@ def test_a_folder_of_class_folders_from_training_to_named_predictions(tmp_path, 
     rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert len(rows) == 16
     assert {"cat", "dog"} <= set(rows[0])
-    assert call("evaluate", run, tmp_path / "pets", "--protocol", "batched") == 0
+    assert call("evaluate", run, tmp_path / "pets", "--protocols", "batched") == 0
     (tmp_path / "new").mkdir()
     Image.new("L", (40, 20)).save(tmp_path / "new" / "one.png")
     assert call("predict", run, tmp_path / "new") == 0

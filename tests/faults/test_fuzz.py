@@ -48,15 +48,14 @@ PREDICTION_OPTIONS = [
     "network",
     "skip-bad",
     "data-dir",
-    "protocol",
 ]
 OPTIONS = {
     "train": [
         *RECIPE_OPTIONS, *(f"net.{name}" for name in NET_OPTIONS), "fold", "network", "net", "data-dir", "image-size",
         "validation-fraction", "text-column", "label-column", "skip-bad", "run-dir", "fresh", "precision", "nonsense",
     ],
-    "predict": [*PREDICTION_OPTIONS, "output"],
-    "evaluate": PREDICTION_OPTIONS,
+    "predict": [*PREDICTION_OPTIONS, "protocol", "output", "abstain"],
+    "evaluate": [*PREDICTION_OPTIONS, "protocols"],
     "export": ["groups", "network"],
     "info": ["nonsense"],
     "sweep": ["run-dir", "workers", "engine", "cpus", "gpus", "retries"],

@@ -108,7 +108,7 @@ def test_a_run_from_python_is_measured_on_what_it_held_out(made, capsys):
     assert run.evaluate(data).objects == len(held_out)
     for name in ("python", "commanded"):
         capsys.readouterr()
-        assert call("evaluate", name, data, "--protocol", "replicated") == 0
+        assert call("evaluate", name, data) == 0
         assert f"{len(held_out)} held-out objects of" in " ".join(capsys.readouterr().out.split())
 
 
