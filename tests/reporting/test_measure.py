@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agrlearn.data.labelled import Origin
-from agrlearn.data.sources import Place
+from agrlearn.data.sources import Names
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.metrics import METRICS, calibration_bins, outcomes_of, score
 from agrlearn.prediction.protocols import Batched
@@ -82,7 +82,7 @@ def test_the_hardest_objects_are_named_by_their_place_in_the_data(trained, hosti
     (plain,) = measure([[lambda: subject]], dial=False)
     likelihoods = evaluate(subject.network, subject.test_set).outcomes.likelihood
     assert plain.hardest[0].place == f"object {rows[likelihoods.argmin()]}"
-    named = dataclasses.replace(subject, places=[Place(number, f"{number}.png") for number in range(96)])
+    named = dataclasses.replace(subject, names=Names("file", [f"{number}.png" for number in range(96)]))
     (found,) = measure([[lambda: named]], dial=False)
     assert [one.place for one in found.hardest] == [f"{one.place.split()[1]}.png" for one in plain.hardest]
 

@@ -91,10 +91,7 @@ class LabelledSet(Dataset):
             raise DataError(f"{origin}: expected one label for each of {count} objects, got shape {values.shape}")
         if count == 0:
             raise DataError(f"{origin} is empty; expected at least one object")
-        if values.dtype == object and any(all(isinstance(value, kind) for value in values) for kind in (str, int)):
-            values = numpy.asarray(values.tolist())  # a pandas column of names
-        if values.dtype.kind == "f" and numpy.isfinite(values).all() and (values == values.round()).all():
-            values = values.astype(numpy.int64)
+        values = _plain(values)
         if values.dtype.kind not in "iubU":
             raise DataError(f"{origin}: expected labels that are whole numbers or names, got {values.dtype}")
         distinct, numbers = numpy.unique(values, return_inverse=True)
@@ -154,6 +151,24 @@ class LabelledSet(Dataset):
 
     def __getitem__(self, index: int) -> tuple[Objects, Tensor]:
         return map_objects(lambda tensor: tensor[index], self.objects), self.labels[index]
+
+
+def label_names(labels: Any) -> list[str]:
+    """Labels of any kind by the names that they have as classes.
+
+    >>> label_names(numpy.array([2.0, 10.0]))
+    ['2', '10']
+    """
+    return [str(value) for value in _plain(numpy.asarray(labels)).tolist()]
+
+
+def _plain(values: numpy.ndarray) -> numpy.ndarray:
+    """Labels as numpy's own whole numbers or texts, as far as they are such."""
+    if values.dtype == object and any(all(isinstance(value, kind) for value in values) for kind in (str, int)):
+        values = numpy.asarray(values.tolist())  # a pandas column of names
+    if values.dtype.kind == "f" and numpy.isfinite(values).all() and (values == values.round()).all():
+        values = values.astype(numpy.int64)
+    return values
 
 
 def _check_name(name: str, origin: str) -> None:

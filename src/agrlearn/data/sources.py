@@ -25,13 +25,21 @@ def refuse_growth(origin: str, made: int, read: int, advice: str) -> None:
         raise DataError(f"{origin} would take {made / 1e9:.1f} GB in memory, from {read:,} bytes of files; {advice}")
 
 
-class Place(NamedTuple):
-    """The place of an object in its source."""
+class Names(NamedTuple):
+    """What the objects of a source are known by."""
 
-    number: int
-    """Its number from 0; objects that were left out are counted too."""
-    name: str
-    """Its row or its file."""
+    column: str
+    """The table's column of identifiers; or row, file or sentence."""
+    values: Sequence[str]
+    """One for each object."""
+
+    def of(self, number: int) -> str:
+        """What to call an object.
+
+        >>> Names("row", ["2", "3"]).of(0), Names("file", ["a.png"]).of(0)
+        ('row 2', 'a.png')
+        """
+        return self.values[number] if self.column == "file" else f"{self.column} {self.values[number]}"
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,8 @@ class Part:
 
     objects: Objects
     labels: Any | None = None
-    places: Sequence[Place] | None = None
-    """One for each object, if the source has rows or files."""
+    names: Names | None = None
+    """None if the objects have only their numbers."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,8 @@ class Source:
     skip_bad: bool = False
     is_file: bool = True
     """Whether its name is a file or folder, not a published data set."""
+    is_single: bool = False
+    """Whether it is one object that was given by itself: a sentence, or an image file."""
 
     @property
     def summary(self) -> str:

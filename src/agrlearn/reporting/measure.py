@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.data.sources import Place
+from agrlearn.data.sources import Names
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
 from agrlearn.evaluation.metrics import METRICS, Bin, Outcomes, Scores, calibration_bins
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
@@ -42,7 +42,7 @@ class Subject:
     """What the objects are, for a person to read."""
     words: tuple[str, ...] = ()
     """By token number from 2 on, where the objects are sentences."""
-    places: Sequence[Place] | None = None
+    names: Names | None = None
     """The rows or files of the data that the objects come from, where these are known."""
 
     @property
@@ -58,7 +58,7 @@ class Subject:
         origin = self.test_set.origin
         if origin is not None and origin.rows is not None:
             number = int(origin.rows[number])
-        return f"object {number}" if self.places is None else self.places[number].name
+        return f"object {number}" if self.names is None else self.names.of(number)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.datasets import DATASETS, open_source
+from agrlearn.data.direct_input import read_direct_input
 from agrlearn.data.download import DownloadError, no_downloads
 from agrlearn.data.frames import is_frame
-from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.labelled import LabelledSet, label_names
 from agrlearn.data.preparation import shape_of_objects
 from agrlearn.data.sources import Part, Source
 from agrlearn.data.tables import prepare_frame
@@ -172,10 +173,24 @@ class Run:
             )
 
     def unseen(self, data: Any, *, skip_bad: bool = False) -> tuple[Part, Source]:
-        """The objects of some data to predict: its test part, or all of it. Labels do not matter."""
-        source = self._read_frame(data) if is_frame(data) else self.read(data, skip_bad=skip_bad, labels=False)
+        """The objects of some data to predict: its test part, or all of it.
+
+        Labels do not matter. They are returned as texts, whole or not; None where none of them is one of the classes.
+
+        Args:
+            data: as for `predict`.
+        """
+        if is_frame(data):
+            source = self._read_frame(data)
+        else:
+            preparation = self.data.preparation if self.data else {}
+            self._check_preparation(preparation)
+            direct = read_direct_input(data, preparation, skip_bad=skip_bad)
+            source = direct or self.read(data, skip_bad=skip_bad, labels=False)
         self.check_objects(source.unseen.objects, source.name)
-        return source.unseen, source
+        labels = None if source.unseen.labels is None else label_names(source.unseen.labels)
+        known = labels is not None and not set(labels).isdisjoint(self.class_names)
+        return replace(source.unseen, labels=labels if known else None), source
 
     def to_measure(self, source: Source, *, strict: bool = False) -> tuple[LabelledSet, str]:
         """What of a source to measure on: its test part or all of it, but of the run's own data what it held out.
@@ -259,7 +274,8 @@ class Run:
         """The label distributions of some data, (objects, classes), in the order of `class_names`.
 
         Args:
-            data: a data set by name, a file or folder of raw rows, sentences or images, or a data frame of raw rows.
+            data: a data set by name, a file or folder of raw rows, sentences or images, a data frame of raw rows, one
+                sentence, or - for rows on standard input.
             options: of `agrlearn.predict`.
         """
         part, _ = self.unseen(data)

@@ -57,7 +57,7 @@ class RunData:
     def vocabulary(self) -> int:
         """Different tokens; 0 for data that are not sentences."""
         preparation = self.source.preparation
-        return Vocabulary(tuple(preparation["words"]), preparation["length"]).size if "words" in preparation else 0
+        return Vocabulary.of_preparation(preparation).size if "words" in preparation else 0
 
 
 def open_data(spec: RunSpec, data_dir: Path | None = None) -> RunData:
