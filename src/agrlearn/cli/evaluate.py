@@ -35,7 +35,7 @@ def evaluate(
     Parameters
     ----------
     run
-        The directory of a run.
+        The directory of a run. Of one that is not finished, the best epoch so far is used.
     data
         A data set by name (its test part is used), an .npz file with arrays x and y, a table, or a folder of class
         folders of images. Of the data that RUN was trained on, what it held out is used, unless they have changed.

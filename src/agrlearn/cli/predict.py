@@ -38,7 +38,7 @@ def predict(
     Parameters
     ----------
     run
-        The directory of a run.
+        The directory of a run. Of one that is not finished, the best epoch so far is used.
     data
         A data set by name (its test part is predicted), an .npz file with an array x, a table, a folder of images,
         one image, one sentence in quotes, or - for the rows of a table on standard input.

@@ -147,7 +147,7 @@ def train(
     try:
         history = train_run(spec, folder, found, built, fabric=engine, progress="lines", command=command_line() or None)
     except KeyboardInterrupt:
-        console.print("\nStopped. The same command goes on from here.")
+        console.print(f"\nStopped. The same command{' without --fresh' if fresh else ''} goes on from here.")
         raise SystemExit(130) from None
     if history.was_finished:
         console.print("This run was finished already; --fresh trains it again.")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.sources import Part
-from agrlearn.errors import DataError
+from agrlearn.errors import AgrLearnWarning, DataError
 
 _CHANNEL_COUNTS = (1, 3, 4)
 _ROWS_AT_ONCE = 4096
@@ -68,6 +68,7 @@ def _warn_of_lost_features(exact: numpy.ndarray, rounded: numpy.ndarray, origin:
         warnings.warn(
             f"{origin}: feature {lost[0]}{others} ranges from {low} to {high}, which float32 cannot distinguish, so "
             "nothing can be learned from it; subtract its mean first, as scikit-learn's StandardScaler does",
+            AgrLearnWarning,
             stacklevel=3,
         )
 

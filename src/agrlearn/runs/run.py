@@ -21,10 +21,11 @@ from agrlearn.errors import AgrLearnError, DataError, RecipeError, RunError
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
 from agrlearn.grouping import Objects, count_objects, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.catalogue import load, saved_class_names, saved_description
+from agrlearn.networks.catalogue import SavedNetwork, read_saved
 from agrlearn.networks.outside import build_outside, is_outside
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
+from agrlearn.runs.unfinished import read_unfinished
 from agrlearn.training.checkpoint import NETWORK_FILE, read_records, read_run, read_times
 from agrlearn.training.history import EpochRecord
 from agrlearn.training.identity import DataNote, Rows, RunFile
@@ -73,32 +74,34 @@ class Run:
         """Of training, so far."""
         return sum(read_times(self.path).values())
 
-    @functools.cached_property
+    @property
     def class_names(self) -> tuple[str, ...]:
-        names = saved_class_names(self._file)
-        # A Dataset of the user's own, trained on in Python, need not name its classes.
-        names = names or tuple(str(number) for number in range(self.network.num_classes))
-        if len(names) != self.network.num_classes:
-            raise RunError(
-                f"{self._file} names {len(names)} classes of a network of {self.network.num_classes}; train it again"
-            )
-        return names
+        return self._opened[1]
 
     @property
-    def _file(self) -> Path:
-        if not self.finished:
-            raise RunError(f"{self.path} is not finished: the command that started it goes on with it")
-        return self.path / NETWORK_FILE
+    def network(self) -> AggregatedClassifier:
+        """The trained network. Of a run that is not finished, that of the best epoch so far, with a warning."""
+        return self._opened[0]
 
     @functools.cached_property
-    def network(self) -> AggregatedClassifier:
-        """The trained network."""
-        file, model = self._file, self.model
+    def _opened(self) -> tuple[AggregatedClassifier, tuple[str, ...]]:
+        """The network and the names of its classes."""
+        saved = read_saved(self.path / NETWORK_FILE) if self.finished else read_unfinished(self.path, self.about)
+        network = self._build(saved)
+        # A Dataset of the user's own, trained on in Python, need not name its classes.
+        names = saved.class_names or tuple(str(number) for number in range(network.num_classes))
+        if len(names) != network.num_classes:
+            raise RunError(
+                f"{saved.path} names {len(names)} classes of a network of {network.num_classes}; train it again"
+            )
+        return network, names
+
+    def _build(self, saved: SavedNetwork) -> AggregatedClassifier:
+        model, described = self.model, saved.description
         if isinstance(model, AggregatedClassifier):
-            return load(file, model)
-        described: Any = saved_description(file)
+            return saved.build(model)
         if model is None or (described and model == described["network"] and not is_outside(model)):
-            return load(file)
+            return saved.build()
         if described is None:
             raise RunError(f"{self.path} holds a network that was built in Python; Run.open(path, model=...) takes it")
         if not is_outside(model):
@@ -107,7 +110,7 @@ class Run:
                 "that comes from a Python file, as FILE.py:FUNCTION"
             )
         options = {key: value for key, value in described.items() if key not in ("network", "object_shape")}
-        return load(file, build_outside(model, object_shape=tuple(described["object_shape"]), **options))
+        return saved.build(build_outside(model, object_shape=tuple(described["object_shape"]), **options))
 
     def read(self, data: str, *, skip_bad: bool = False, labels: bool = True) -> Source:
         """Data for the network: a data set by name, or a file or folder, whose raw contents become objects as the

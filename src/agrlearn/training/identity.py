@@ -106,6 +106,8 @@ class RunFile(_Strict):
     identity: Identity
     data: DataNote | None
     """None for data that are not from a source, such as arrays or any other Dataset."""
+    class_names: list[Text] = []
+    """By their numbers; none for data that do not name them."""
     command: Text | None = None
     """The command that started the run; None for a run from Python."""
     spec: dict[str, Any] | None = None

@@ -110,6 +110,7 @@ def fit(
                 run_dir,
                 lambda: identity_of(network, train_set, validation_set, recipe, engine, augment, critic),
                 lambda: note_data(train_set, validation_set),
+                getattr(train_set, "class_names", ()),
             )
             held.enter_context(closing(run))
             checkpoint = on_rank_zero(functools.partial(run.open, on_claim))

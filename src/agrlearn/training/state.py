@@ -2,7 +2,7 @@
 
 import textwrap
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from lightning_fabric.plugins import Precision
@@ -182,6 +182,34 @@ class _Progress(BaseModel):
     records: list[EpochRecord]
     best_epoch: Count
     out_of_patience: StrictBool
+
+
+class WeightsSoFar(NamedTuple):
+    """The weights by which a run can be used before it is finished."""
+
+    weights: dict[str, Tensor]
+    which: str
+    """To show to the user."""
+    epochs: int
+    """That are done."""
+
+
+def weights_so_far(state: dict[str, Any]) -> WeightsSoFar:
+    """Of a checkpoint, the weights of the best epoch, if the recipe's patience keeps it, or else the last."""
+    try:
+        progress = _Progress.model_validate(state)
+        best = state["best_weights"]
+        weights = state["network"] if best is None else best
+        if not all(isinstance(name, str) and isinstance(value, Tensor) for name, value in weights.items()):
+            raise TypeError
+    except (LookupError, TypeError, AttributeError, ValueError):
+        raise RunError("the last checkpoint is not one that agrlearn wrote; train it again") from None
+    which = f"its last checkpoint, within epoch {progress.epoch + 1}"
+    if best is not None:
+        which = f"epoch {progress.best_epoch}, the best so far"
+    elif progress.step == 0:
+        which = f"epoch {progress.epoch}, the last so far"
+    return WeightsSoFar(weights, which, progress.epoch)
 
 
 def _fitting(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
