@@ -22,6 +22,7 @@ from torch import distributed
 from agrlearn import cli
 from agrlearn.cli import app, main
 from agrlearn.data.datasets import DATASETS, open_source
+from agrlearn.errors import AgrLearnWarning
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import NETWORKS, build_network
 from agrlearn.networks.joins import JOINS
@@ -287,6 +288,20 @@ def test_the_same_command_says_that_it_is_done_and_fresh_starts_over(table, tmp_
     assert "its seed is 0, not 5" in capsys.readouterr().err
     assert call(*command, "--seed", 5, "--fresh") == 0
     assert not torch.equal(load_file(run / "network.safetensors")["head.weight"], first["head.weight"])
+
+
+def test_more_epochs_go_on_with_a_run_and_a_default_does_not(table, tmp_path, capsys):
+    command = ("train", table, "--run-dir", tmp_path / "run", "--no-report")
+    assert call(*command, "--epochs", 2) == 0
+    assert call(*command) == 2
+    assert "its epochs is 2, not 60" in capsys.readouterr().err
+    with pytest.warns(AgrLearnWarning, match="goes on from epoch 2 to 4"):
+        assert call(*command, "--epochs", 4) == 0
+    assert [record.epoch for record in Run.open(tmp_path / "run").records] == [1, 2, 3, 4]
+    assert call(*command, "--epochs", 3) == 2
+    assert "can be raised but not lowered to 3" in capsys.readouterr().err
+    assert call(*command, "--epochs", 4) == 0
+    assert "finished already" in capsys.readouterr().out
 
 
 def test_predicting_needs_no_labels(table, tmp_path, vectors):

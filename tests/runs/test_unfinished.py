@@ -88,6 +88,18 @@ def test_a_run_without_a_checkpoint_says_how_to_go_on(capsys):
         assert told.endswith("go on with: agrlearn train t.npz --run-dir run --epochs 6 --batch-size 32 --no-report\n")
 
 
+@pytest.mark.parametrize("command", ["rm -rf /", "agrlearn train 'a", "agrlearn train \x1b[2J", "agrlearn theory"])
+def test_only_a_command_that_trains_is_recommended(command, tmp_path):
+    stop_after(STEPS + 1)
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "command": command}))
+    with pytest.warns(AgrLearnWarning, match="the last so far; go on with the command that started it$"):
+        _ = Run.open("run").network
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "command": "agrlearn train a; rm b"}))
+    with pytest.warns(AgrLearnWarning, match="go on with: agrlearn train 'a;' rm b$"):
+        _ = Run.open("run").network
+
+
 def test_every_command_uses_a_stopped_run_and_says_so_in_one_line(tmp_path):
     stop_after(2 * STEPS + 1)
     line = (

@@ -37,6 +37,9 @@ def _how_to_go_on(path: Path, about: RunFile) -> str:
         return f"go on with: fit(..., run_dir={str(path)!r})"
     try:
         words = shlex.split(about.command)
-    except ValueError:  # a long command is cut
-        return f"go on with: {about.command}"
+    except ValueError:  # it was so long that it was cut
+        words = []
+    # A stranger's run may have any text here, which nobody should paste into a shell.
+    if words[:2] != ["agrlearn", "train"] or not about.command.isprintable():
+        return "go on with the command that started it"
     return f"go on with: {shlex.join(word for word in words if word != '--fresh')}"  # which would start over

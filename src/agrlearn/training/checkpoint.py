@@ -22,6 +22,7 @@ from agrlearn.files import one_process_at_a_time, open_own, open_regular, read_j
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
 from agrlearn.training.identity import RUN_FORMAT, DataNote, Identity, RunFile
+from agrlearn.training.longer import apart_from_length, make_longer
 
 NETWORK_FILE = "network.safetensors"
 RUN_FILE = "run.json"
@@ -46,16 +47,18 @@ class RunDirectory:
         identity: what the run is (recipe, network, data); a directory of another run is refused.
         data: where the data come from, for `RunFile`.
         class_names: for `RunFile`.
+        more_epochs: go on with a run that had fewer epochs.
     """
 
     def __init__(
         self, path: str | Path, identity: Callable[[], Identity], data: Callable[[], DataNote | None] = lambda: None,
-        class_names: Sequence[str] = (),
+        class_names: Sequence[str] = (), *, more_epochs: bool = False,
     ) -> None:  # fmt: skip
         self.path = Path(path)
         self._identity = identity
         self._data = data
         self._class_names = list(class_names)
+        self._more_epochs = more_epochs
         self._lock = ExitStack()
 
     def open(self, on_claim: Callable[[Path], None] | None = None) -> dict[str, Any] | None:
@@ -77,18 +80,33 @@ class RunDirectory:
                 class_names=self._class_names,
             )  # fmt: skip
             _write_run(self.path, about)
-        elif differences := _differences(
-            read_run(self.path).identity.model_dump(mode="json"), identity.model_dump(mode="json")
-        ):
+        found = read_run(self.path)
+        self._check_same(found.identity, identity)
+        checkpoint = self.load()
+        if identity.recipe.epochs != found.identity.recipe.epochs:
+            longer = make_longer(self.path, found.identity, identity, checkpoint)
+            # First the network, which says that a run is finished: killed in between, it is the shorter run, stopped.
+            (self.path / NETWORK_FILE).unlink(missing_ok=True)
+            update_run(self.path, identity=longer, result=None)
+        if on_claim is not None:
+            on_claim(self.path)
+        return checkpoint
+
+    def _check_same(self, found: Identity, wanted: Identity) -> None:
+        """Refuse a directory of another run."""
+        if self._more_epochs:
+            wanted = apart_from_length(wanted, found)
+        elif found.made_longer_after and found.recipe.epochs == wanted.recipe.epochs:
+            raise RunError(
+                f"{self.path} had fewer epochs when it began, so it is not this run: to go on with it, name its epochs "
+                f"(agrlearn train --epochs {found.recipe.epochs}); or use another run directory"
+            )
+        if differences := _differences(found.model_dump(mode="json"), wanted.model_dump(mode="json")):
             more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise RunError(
                 f"{self.path} belongs to another run ({'; '.join(differences[:3])}{more}): use another run directory, "
                 "or start this one over (agrlearn train --fresh)"
             )
-        checkpoint = self.load()
-        if on_claim is not None:
-            on_claim(self.path)
-        return checkpoint
 
     def close(self) -> None:
         """Release the lock."""

@@ -56,6 +56,8 @@ class Identity(_Strict):
     validation_data: Text | None
     augmentation: Text | None
     critic: Text | None = None
+    made_longer_after: list[Annotated[int, Field(ge=0)]] = []
+    """Epochs after which its recipe got more epochs than it had before."""
 
 
 class DataNote(_Strict):
