@@ -30,7 +30,7 @@ class Evaluation(Scores):
     head_disagreement: float
     """The probability that two answers for one object differ; 0 if each object has one answer."""
     objects_per_second: float
-    classes: tuple[ClassScores, ...] = field(repr=False)
+    classes: tuple[ClassScores, ...] = field(repr=False, compare=False)  # NaN differs from itself
     """By their numbers."""
     outcomes: Outcomes = field(repr=False, compare=False)
     """For each object, in the order of the data."""
