@@ -13,6 +13,10 @@ class AgrLearnError(Exception):
     """Something that the user can fix; the command line prints it as one sentence."""
 
 
+class AgrLearnWarning(UserWarning):
+    """Something that the user should know; the command line prints it as one sentence."""
+
+
 class ShapeError(AgrLearnError, ValueError):
     """A tensor or a count does not fit."""
 

@@ -22,6 +22,7 @@ from torch import distributed
 from agrlearn import cli
 from agrlearn.cli import app, main
 from agrlearn.data.datasets import DATASETS, open_source
+from agrlearn.errors import AgrLearnWarning
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import NETWORKS, build_network
 from agrlearn.networks.joins import JOINS
@@ -67,9 +68,17 @@ def test_from_training_to_predictions_with_class_names(table, tmp_path, capsys):
     )
     assert (tmp_path / "p.csv").exists()
 
+    capsys.readouterr()
     assert call("evaluate", run, table) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("replicated", "contextual", "batched", "Brier"))
+    assert all(name in out for name in ("accuracy %", "error %", "macro F1 %", "NLL", "ECE"))
+    assert [line.split()[:2] for line in out.splitlines()[-3:]] == [["a", "5"], ["b", "5"], ["c", "5"]]
+    dial = ("replicated", "contextual", "batched", "heads", "objects/s")
+    assert not any(name in out for name in dial)
+    assert call("evaluate", run, table, "--protocols", "all") == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in dial)
+    assert max(map(len, out.splitlines()[1:])) <= 80
     assert call("info", run) == 0
     assert "finished, 3 of 3 epochs" in capsys.readouterr().out
 
@@ -87,7 +96,7 @@ def test_a_run_is_measured_on_what_it_held_out_of_its_own_data(tmp_path, capsys,
     assert call("evaluate", "some", file.name) == 0
     out = capsys.readouterr().out
     assert "6 held-out objects of random.npz" in out
-    assert f" {told} " in out
+    assert re.search(rf"^error % +{told}$", out, re.MULTILINE)
 
     assert call("evaluate", "some", other.name) == 0
     assert "10 objects of other.npz;" in capsys.readouterr().out
@@ -95,6 +104,24 @@ def test_a_run_is_measured_on_what_it_held_out_of_its_own_data(tmp_path, capsys,
     assert call("train", file, *memorize, "--run-dir", "all", "--validation-fraction", 0) == 0
     assert call("evaluate", "all", file.name) == 0
     assert "all of which it was trained on" in capsys.readouterr().out
+
+
+def test_of_many_classes_the_worst_are_shown_and_no_name_is_cut(tmp_path, capsys):
+    names = [f"{'a very long name of a ' * 5}class {number}" for number in range(30)]
+    file = tmp_path / "many.npz"
+    x = numpy.repeat(numpy.eye(30, dtype="float32"), 4, axis=0)
+    x[:16] = 0  # the first four classes cannot be told apart
+    numpy.savez(file, x=x, y=numpy.repeat(names, 4))
+    command = ("train", file, "--run-dir", "run", "--no-report", "--validation-fraction", 0, "--epochs", 30)
+    assert call(*command, "--fold", 1, "--learning-rate", 0.03) == 0
+    capsys.readouterr()
+    assert call("evaluate", "run", file) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("The 10 of 30 classes with the lowest F1:")
+    assert max(map(len, lines[1:])) <= 80
+    shown = "".join(line[:32].rstrip() for line in lines[start + 2 :]).replace(" ", "")
+    assert shown.count("averylongname") == 50
+    assert {f"class{number}a" in f"{shown}a" for number in range(4)} == {True}
 
 
 def test_a_copy_of_the_training_data_is_known_by_what_it_holds(table, tmp_path, capsys):
@@ -133,19 +160,19 @@ def test_without_the_training_data_evaluate_leaves_contextual_out_and_names_the_
     ):
         change()
         capsys.readouterr()
-        assert call("evaluate", run, other) == 0
+        assert call("evaluate", run, other, "--protocols", "all") == 0
         device, told, *rows = capsys.readouterr().out.splitlines()
         assert device == "Running on cpu"
         assert told.startswith("contextual is left out: the training data of")
         assert reason in told
         assert told.endswith("; name them with --context")
         assert all(any(name in row for row in rows) == (name != "contextual") for name in PROTOCOLS)
-        assert call("evaluate", run, other, "--protocol", "contextual") == 2
+        assert call("evaluate", run, other, "--protocols", "contextual") == 2
         assert reason in capsys.readouterr().err
-    assert call("evaluate", run, other, "--context", other) == 0
+    assert call("evaluate", run, other, "--protocols", "all", "--context", other) == 0
     assert "contextual" in capsys.readouterr().out
     numpy.savez(tmp_path / "narrow.npz", x=numpy.zeros((9, 4)))
-    assert call("evaluate", run, other, "--context", tmp_path / "narrow.npz") == 2
+    assert call("evaluate", run, other, "--protocols", "all", "--context", tmp_path / "narrow.npz") == 2
     assert "narrow.npz holds objects of shape (4,)" in capsys.readouterr().err
 
 
@@ -229,8 +256,9 @@ def test_the_classes_of_changed_data_are_those_of_the_run(tmp_path, capsys):
     numpy.savez(file, x=x[labels != "a"], y=labels[labels != "a"])
     capsys.readouterr()
     assert call("evaluate", run, file) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "replicated" in line]
-    assert float(line.split("│")[2]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines if line.startswith("error %")] == [["error", "%", "0.00"]]
+    assert [line.split()[:2] for line in lines[-3:]] == [["a", "0"], ["b", "30"], ["c", "30"]]
 
 
 def test_a_run_from_python_is_opened_or_refused_with_a_sentence(table, vectors, tmp_path, capsys):
@@ -266,6 +294,20 @@ def test_the_same_command_says_that_it_is_done_and_fresh_starts_over(table, tmp_
     assert not torch.equal(load_file(run / "network.safetensors")["head.weight"], first["head.weight"])
 
 
+def test_more_epochs_go_on_with_a_run_and_a_default_does_not(table, tmp_path, capsys):
+    command = ("train", table, "--run-dir", tmp_path / "run", "--no-report")
+    assert call(*command, "--epochs", 2) == 0
+    assert call(*command) == 2
+    assert "its epochs is 2, not 60" in capsys.readouterr().err
+    with pytest.warns(AgrLearnWarning, match="goes on from epoch 2 to 4"):
+        assert call(*command, "--epochs", 4) == 0
+    assert [record.epoch for record in Run.open(tmp_path / "run").records] == [1, 2, 3, 4]
+    assert call(*command, "--epochs", 3) == 2
+    assert "can be raised but not lowered to 3" in capsys.readouterr().err
+    assert call(*command, "--epochs", 4) == 0
+    assert "finished already" in capsys.readouterr().out
+
+
 def test_predicting_needs_no_labels(table, tmp_path, vectors):
     assert call("train", table, "--run-dir", tmp_path / "run", *RECIPE) == 0
     numpy.savez(tmp_path / "new.npz", x=vectors.objects[:5].numpy())
@@ -296,12 +338,12 @@ def test_evaluate_tells_the_speed_and_the_cost_of_the_samples_that_it_averages(t
     for samples in (0, 50):
         capsys.readouterr()
         timed.clear()
-        assert call("evaluate", run, table, "--protocol", "replicated", "--samples", samples) == 0
+        assert call("evaluate", run, table, "--protocols", "all", "--samples", samples) == 0
         out = capsys.readouterr().out
         assert set(timed) == {samples}
         assert ("samples: 50" in out) == (samples == 50)
-        (line,) = [line for line in out.splitlines() if "replicated" in line]
-        costs.append(int(line.split("│")[-3].replace(",", "")))
+        (line,) = [line for line in out.splitlines() if line.startswith("multiply-adds")]
+        costs.append(int(line.split()[-1].replace(",", "")))
     heads = load_file(run / "network.safetensors")["head.weight"].numel()
     assert costs[1] - costs[0] == 49 * heads
 

@@ -42,7 +42,7 @@ def test_a_run_remembers_its_data_dir_until_another_is_named(folder, tmp_path, c
     training += ["--net.join", "features"]
     assert "vectors are not in" in fails(capsys, *training)
     main([*training, "--data-dir", str(folder)])
-    for command in (["evaluate"], ["predict", "--protocol", "contextual"]):
+    for command in (["evaluate", "--protocols", "all"], ["predict", "--protocol", "contextual"]):
         main([command[0], str(run), "vectors", *command[1:]])
     capsys.readouterr()
 

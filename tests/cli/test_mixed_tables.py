@@ -61,7 +61,7 @@ def test_a_mixed_table_with_gaps_is_trained_on_and_predicted_alike_by_command_li
     predicted = Run.open("run").predict("new.csv")
     assert written == [[f"{value:.6g}" for value in row] for row in predicted.tolist()]
     assert torch.equal(Run.open("run").predict(pandas.read_csv("new.csv")), predicted)
-    assert call("evaluate", "run", ship, "--protocol", "replicated") == 0
+    assert call("evaluate", "run", ship) == 0
     assert "20 held-out objects" in capsys.readouterr().out
 
 
@@ -116,7 +116,7 @@ def test_a_test_file_is_what_is_measured_and_nothing_else_is_held_out(ship, tmp_
     assert "200 objects of 2 classes" in said
     assert "50 objects)" in said
     assert "Next: agrlearn evaluate run test.csv" in said
-    assert call("evaluate", "run", "test.csv", "--protocol", "replicated") == 0
+    assert call("evaluate", "run", "test.csv") == 0
     assert "on 50 objects of test.csv" in capsys.readouterr().out.replace("\n", " ")
     assert call("report", "run", "--output", "page.html") == 0
     assert "50 objects of" in (tmp_path / "page.html").read_text()

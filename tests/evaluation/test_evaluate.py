@@ -5,13 +5,13 @@ import dataclasses
 import numpy
 import pytest
 import torch
-from sklearn.metrics import log_loss
+from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_recall_fscore_support
 from torch.utils.data import Dataset, TensorDataset
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError
 from agrlearn.evaluation.evaluate import evaluate
-from agrlearn.evaluation.metrics import METRICS, Scores, outcomes_of, score
+from agrlearn.evaluation.metrics import METRICS, Scores, macro_f1, outcomes_of, score, scores_by_class
 from agrlearn.evaluation.throughput import objects_per_second
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import answers_of, predict
@@ -33,6 +33,28 @@ def test_scores_agree_with_scikit_learn_and_with_a_loop_over_bins():
     assert scores.ece == pytest.approx(sum(gaps), abs=1e-4)
     one_hot = numpy.eye(4)[labels.numpy()]
     assert scores.brier == pytest.approx(((probabilities.numpy() - one_hot) ** 2).sum(axis=1).mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 4, 30])
+def test_precision_recall_and_f1_agree_with_scikit_learn_also_for_classes_that_are_missing(classes):
+    # With 30 classes and 40 objects, some classes have no objects, some no answers, and some neither.
+    probabilities = torch.randn(40, classes, generator=torch.Generator().manual_seed(classes)).softmax(dim=1)
+    labels = torch.arange(40) % (classes - 1)
+    found = scores_by_class(outcomes_of(probabilities, labels), classes)
+    options = {"labels": range(classes), "zero_division": numpy.nan}
+    *expected, objects = precision_recall_fscore_support(labels, probabilities.argmax(1), **options)
+    assert [each.objects for each in found] == objects.tolist()
+    for name, values in zip(("precision", "recall", "f1"), expected, strict=True):
+        assert [getattr(each, name) for each in found] == pytest.approx(values.tolist(), nan_ok=True)
+    assert macro_f1(found) == pytest.approx(f1_score(labels, probabilities.argmax(1), average="macro"))
+
+
+def test_an_evaluation_knows_its_accuracy_and_its_classes(vectors, make_mlp):
+    found = evaluate(make_mlp(2), vectors)
+    chosen = predict(make_mlp(2), vectors.objects).argmax(dim=1)
+    assert found.accuracy == pytest.approx(accuracy_score(vectors.labels, chosen))
+    assert found.macro_f1 == pytest.approx(f1_score(vectors.labels, chosen, average="macro"))
+    assert sum(each.objects for each in found.classes) == len(vectors)
 
 
 def test_a_certain_and_wrong_answer_costs_much_but_not_infinitely():

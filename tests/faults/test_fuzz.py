@@ -48,7 +48,6 @@ PREDICTION_OPTIONS = [
     "network",
     "skip-bad",
     "data-dir",
-    "protocol",
     "device",
 ]
 OPTIONS = {
@@ -57,8 +56,8 @@ OPTIONS = {
         "validation-fraction", "text-column", "label-column", "skip-bad", "run-dir", "fresh", "precision", "device",
         "nonsense",
     ],
-    "predict": [*PREDICTION_OPTIONS, "output"],
-    "evaluate": PREDICTION_OPTIONS,
+    "predict": [*PREDICTION_OPTIONS, "protocol", "output", "abstain"],
+    "evaluate": [*PREDICTION_OPTIONS, "protocols"],
     "export": ["groups", "network"],
     "info": ["nonsense"],
     "sweep": ["run-dir", "workers", "engine", "cpus", "gpus", "retries"],

@@ -78,7 +78,7 @@ def test_predictions_go_into_the_working_directory_and_through_no_link(kind, run
     assert agrlearn("report", "run", folder=run.parent).code == 0
     assert victim.read_text() == "mine\n"
     assert {path.name: path.lstat().st_ino for path in run.iterdir()} == before
-    assert (run.parent / "predictions.csv").read_text().startswith("object,where,prediction")
+    assert (run.parent / "predictions.csv").read_text().startswith("row,label,prediction")
 
 
 @pytest.mark.parametrize("kind", LINKS)

@@ -14,7 +14,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from agrlearn.errors import RecipeError, RunError, ShapeError, UnknownNameError
 from agrlearn.grouping import group, replicate
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.catalogue import NETWORKS, build_network, load, save, saved_class_names
+from agrlearn.networks.catalogue import NETWORKS, build_network, load, read_saved, save
 from agrlearn.networks.cost import count_multiply_adds, count_parameters
 from agrlearn.networks.single import OneObject
 from agrlearn.networks.standardize import Standardize
@@ -63,7 +63,7 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
     save(network, tmp_path / "network.safetensors", class_names=("a", "b", "c", "d", "e"))
     again = load(tmp_path / "network.safetensors").eval()
     assert torch.equal(again(groups), network(groups))
-    assert saved_class_names(tmp_path / "network.safetensors") == ("a", "b", "c", "d", "e")
+    assert read_saved(tmp_path / "network.safetensors").class_names == ("a", "b", "c", "d", "e")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 
-from agrlearn.data.labelled import Origin, Place
+from agrlearn.data.labelled import Names, Origin
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.metrics import METRICS, calibration_bins, outcomes_of, score
 from agrlearn.prediction.protocols import Batched
@@ -81,8 +81,8 @@ def test_the_hardest_objects_are_named_by_their_place_in_the_data(trained, hosti
     (plain,) = measure([[lambda: subject]], dial=False)
     likelihoods = evaluate(subject.network, subject.test_set).outcomes.likelihood
     assert plain.hardest[0].place == f"object {rows[likelihoods.argmin()]}"
-    places = [Place(number, f"{number}.png") for number in range(96)]
-    origin = dataclasses.replace(subject.test_set.origin, places=places)
+    names = Names("file", [f"{number}.png" for number in range(96)])
+    origin = dataclasses.replace(subject.test_set.origin, names=names)
     named = dataclasses.replace(subject.test_set, origin=origin)
     (found,) = measure([[lambda: dataclasses.replace(subject, test_set=named)]], dial=False)
     assert [one.place for one in found.hardest] == [f"{one.place.split()[1]}.png" for one in plain.hardest]

@@ -108,7 +108,7 @@ def test_a_run_from_python_is_measured_on_what_it_held_out(made, capsys):
     assert run.evaluate(data).objects == len(held_out)
     for name in ("python", "commanded"):
         capsys.readouterr()
-        assert call("evaluate", name, data, "--protocol", "replicated") == 0
+        assert call("evaluate", name, data) == 0
         assert f"{len(held_out)} held-out objects of" in " ".join(capsys.readouterr().out.split())
 
 
@@ -190,6 +190,3 @@ def test_what_a_run_does_not_know_is_told(tmp_path, monkeypatch, vectors, make_m
     numpy.savez("data.npz", x=numpy.zeros((4, 5)))
     with pytest.raises(DataError, match=r"holds objects of shape \(5,\), the network was trained on shape \(6,\)"):
         run.predict("data.npz")
-    (tmp_path / "run" / "network.safetensors").unlink()
-    with pytest.raises(RunError, match="is not finished"):
-        _ = Run.open("run").network

@@ -2,7 +2,9 @@
 
 import io
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from cyclopts import App, CycloptsError
 
@@ -20,7 +22,7 @@ from agrlearn.cli.sweep import sweep
 from agrlearn.cli.theory import theory
 from agrlearn.cli.train import train
 from agrlearn.cli.watch import watch
-from agrlearn.errors import AgrLearnError
+from agrlearn.errors import AgrLearnError, AgrLearnWarning
 
 app = App(
     name="agrlearn",
@@ -43,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
+    warnings.formatwarning = _format_warning
+    if process_number() > 0:
+        warnings.simplefilter("ignore", AgrLearnWarning)  # the first process tells it
     set_command_line(sys.argv[1:] if arguments is None else arguments)
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_none")
@@ -71,6 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "null" not in str(error) and not isinstance(error, UnicodeEncodeError):
             raise
         _leave("a path holds a character that no file's name can have, such as NUL; check the arguments")
+
+
+_format_other_warning = warnings.formatwarning
+
+
+def _format_warning(message: Warning | str, category: type[Warning], *where: Any, **line: Any) -> str:
+    if issubclass(category, AgrLearnWarning):
+        return f"agrlearn: {message}\n"
+    return _format_other_warning(message, category, *where, **line)
 
 
 def _reason(error: CycloptsError) -> str:

@@ -14,7 +14,7 @@ def export(run: Path, file: Path, /, *, groups: bool = False, network: str | Non
     Parameters
     ----------
     run
-        The directory of a finished run.
+        The directory of a run. Of one that is not finished, the best epoch so far is used.
     file
         The file to write, such as model.onnx or model.safetensors.
     groups

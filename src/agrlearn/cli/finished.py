@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from agrlearn.cli.engine import command_line, is_main_process
 from agrlearn.files import NETWORK_FILE, REPORT_FILE, RUN_FILE, data_stamp, read_json, run_stamp
 
-ALREADY = "This run was finished already; --fresh trains it again."
+ALREADY = "This run was finished already; more --epochs go on with it, --fresh starts over."
 
 
 class _Scores(BaseModel):

@@ -1,6 +1,6 @@
 """agrlearn predict"""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,47 +11,55 @@ from agrlearn.cli.options import PredictionOptions
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from agrlearn.data.sources import Place
+    from agrlearn.data.sources import Part
 
 _DEFAULTS = PredictionOptions()
+_CLASSES_SHOWN = 3  # of a single object
 
 
 def predict(
     run: Path,
-    data: str,
+    data: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
     protocol: str = "replicated",
+    abstain: float = 0.0,
     output: Path | None = None,
     options: Annotated[PredictionOptions, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
     """Predict every object of DATA with the network of RUN. Labels in DATA, whole or not, do not matter.
 
-    The CSV file has a line for each object, in order: its number in DATA (from 0, counting what is left out), its row
-    or file where DATA is a table or a folder, the most probable class, that class's probability, and the probability
-    of every class. What --skip-bad leaves out is listed beside the CSV file, in predictions.left_out.tsv. A name that
-    a spreadsheet would run as a formula has an apostrophe in front.
+    Of a sentence or a single image, the answer is printed. Of all else, it is a CSV file with a line for each object,
+    in order: its identifier (the table's column of identifiers, or else its row; its file; or its number from 0), its
+    label if DATA has one, the most probable class, that class's probability, and the probability of every class. What
+    --skip-bad leaves out is listed beside the CSV file, in predictions.left_out.tsv. A name that a spreadsheet would
+    run as a formula has an apostrophe in front.
 
     Parameters
     ----------
     run
-        The directory of a finished run.
+        The directory of a run. Of one that is not finished, the best epoch so far is used.
     data
-        A data set by name (its test part is predicted), an .npz file with an array x, a table, or a folder of class
-        folders of images.
+        A data set by name (its test part is predicted), an .npz file with an array x, a table, a folder of images,
+        one image, one sentence in quotes, or - for the rows of a table on standard input.
     protocol
         replicated (each object in every slot: an ensemble), batched (other objects in the slots: fast), or contextual
         (beside random training objects).
+    abstain
+        Name no class for an object if the most probable one is less probable than this.
     output
         The CSV file to write; by default predictions.csv in the working directory.
     """
     from agrlearn.cli.engine import announce_device, print_remarks, start_predicting
     from agrlearn.data.sources import BAD_FILE
+    from agrlearn.errors import RecipeError
     from agrlearn.files import write_atomically, write_output
     from agrlearn.grouping import count_objects
     from agrlearn.prediction.predict import predict_in_blocks
     from agrlearn.runs.run import Run
 
+    if not 0 <= abstain <= 1:
+        raise RecipeError(f"--abstain is a probability from 0 to 1, got {abstain:g}")
     announce_device(options.device)
     opened = Run.open(run, model=options.network, data_dir=options.data_dir)
     part, source = opened.unseen(data, skip_bad=options.skip_bad)
@@ -64,36 +72,73 @@ def predict(
         opened.network.to(engine.device), part.objects, chosen, batch_size=options.batch_size,
         samples=options.samples, seed=options.seed, sharded=True,
     )  # fmt: skip
-    lines = _lines(blocks, part.places, opened.class_names)
+    table = _Predictions(blocks, part, opened.class_names, abstain)
     if not engine.is_global_zero:
-        for _ in lines:  # its share of the work
+        for _ in table:  # its share of the work
             pass
         return
+    if source.is_single and output is None:
+        print(_answer(next(blocks)[0], data, opened.class_names, abstain))
+        return
     source.list_bad(left_out)
-    (write_output if output else write_atomically)(file, lines)
-    print(f"{count_objects(part.objects):,} predictions in {file}")
+    (write_output if output else write_atomically)(file, table)
+    count = count_objects(part.objects)
+    told = f"; {table.abstained:,} without a class, by --abstain {abstain:g}" if abstain else ""
+    print(f"{count:,} {'prediction' if count == 1 else 'predictions'} in {file}{told}")
 
 
-def _lines(blocks: Iterable["Tensor"], places: "Sequence[Place] | None", class_names: tuple[str, ...]) -> Iterator[str]:
-    """The CSV file, line by line."""
-    import csv
+def _answer(probabilities: "Tensor", name: str, class_names: tuple[str, ...], abstain: float) -> str:
+    """What is printed of a single object."""
+    order = probabilities.argsort(descending=True)[:_CLASSES_SHOWN].tolist()
+    shown = [f"{class_names[number]} {float(probabilities[number]):.3f}" for number in order]
+    if float(probabilities.max()) < abstain:
+        return f"{name}: no class is as probable as {abstain:g} ({', '.join(shown)})"
+    others = f" ({', '.join(shown[1:])})" if len(shown) > 1 else ""
+    return f"{name}: {class_names[order[0]]}, probability {float(probabilities.max()):.3f}{others}"
 
+
+class _Predictions:
+    """The CSV file, line by line. Once they are read, `abstained` is the number of objects without a class."""
+
+    def __init__(self, blocks: Iterable["Tensor"], part: "Part", class_names: tuple[str, ...], abstain: float) -> None:
+        self.blocks, self.part, self.class_names, self.abstain = blocks, part, class_names, abstain
+        self.abstained = 0
+
+    def write(self, line: str) -> str:
+        """What the csv module writes to."""
+        return line
+
+    def __iter__(self) -> Iterator[str]:
+        import csv
+
+        table = csv.writer(self, lineterminator="\n")
+        names, labels = self.part.names, self.part.labels
+        classes = [_cell(name) for name in self.class_names]
+        known_by = _cell(names.column) if names else "object"
+        yield table.writerow([known_by, *([] if labels is None else ["label"]), "prediction", "probability", *classes])
+        number = 0
+        for block in self.blocks:
+            for probability, winner, row in zip(*(found.tolist() for found in (*block.max(dim=1), block)), strict=True):
+                known = probability >= self.abstain
+                self.abstained += not known
+                yield table.writerow(
+                    [
+                        _cell(names.values[number]) if names else number,
+                        *([] if labels is None else [_cell(labels[number])]),
+                        classes[winner] if known else "",
+                        f"{probability:.6g}",
+                        *(f"{value:.6g}" for value in row),
+                    ]
+                )
+                number += 1
+
+
+def _cell(text: str) -> str:
+    """A text of the user's data, or of a stranger's run, as a cell that every program can read."""
     from agrlearn.files import spreadsheet_cell
 
-    class Line:
-        """What the csv module writes to."""
-
-        def write(self, text: str) -> str:
-            return text
-
-    table = csv.writer(Line(), lineterminator="\n")
-    names = [spreadsheet_cell(name) for name in class_names]
-    yield table.writerow(["object", *(["where"] if places else []), "prediction", "confidence", *names])
-    number = 0
-    for block in blocks:
-        confidences, winners = block.max(dim=1)
-        for winner, confidence, row in zip(winners.tolist(), confidences.tolist(), block, strict=True):
-            place = [places[number].number, spreadsheet_cell(places[number].name)] if places else [number]
-            values = (f"{value:.6g}" for value in row.tolist())
-            yield table.writerow([*place, names[winner], f"{confidence:.6g}", *values])
-            number += 1
+    try:
+        text.encode(errors="surrogateescape")  # as in names of files that are not UTF-8
+    except UnicodeEncodeError:
+        text = text.encode(errors="replace").decode()
+    return spreadsheet_cell(text)

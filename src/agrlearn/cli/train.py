@@ -48,8 +48,9 @@ def train(
 ) -> None:
     """Train a network that classifies FOLD objects in one pass.
 
-    Killed, crashed or stopped with Ctrl-C, the same command goes on where it was and ends with the same weights. Under
-    torchrun it trains on all processes: torchrun --nproc-per-node 2 -m agrlearn train ...
+    Killed, crashed or stopped with Ctrl-C, the same command goes on where it was and ends with the same weights. With
+    more --epochs, a run goes on from its last one, by the learning rates of the new number of epochs. Under torchrun it
+    trains on all processes: torchrun --nproc-per-node 2 -m agrlearn train ...
 
     Parameters
     ----------
@@ -131,6 +132,7 @@ def train(
     from agrlearn.training.defaults import complete_recipe, default_fold, default_options
 
     announce_device(device)
+    more_epochs = "epochs" in recipe.model_fields_set  # a default is not what the user asks for
     spec = RunSpec(
         data=data, fold=1 if fold is None else fold, network=network, validation_fraction=validation_fraction,
         image_size=image_size, text_column=text_column, label_column=label_column, columns=tuple(columns or ()),
@@ -163,9 +165,12 @@ def train(
     if built.conversion is not None:
         console.print(str(built.conversion), soft_wrap=True)
     try:
-        history = train_run(spec, folder, found, built, fabric=engine, progress="lines", command=command_line() or None)
+        history = train_run(
+            spec, folder, found, built, fabric=engine, progress="lines", command=command_line() or None,
+            more_epochs=more_epochs,
+        )  # fmt: skip
     except KeyboardInterrupt:
-        console.print("\nStopped. The same command goes on from here.")
+        console.print(f"\nStopped. The same command{' without --fresh' if fresh else ''} goes on from here.")
         raise SystemExit(130) from None
     if history.was_finished:
         console.print(ALREADY)

@@ -2,6 +2,7 @@
 
 import warnings
 import zipfile
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.sources import Part
-from agrlearn.errors import DataError
+from agrlearn.errors import AgrLearnWarning, DataError
 
 _CHANNEL_COUNTS = (1, 3, 4)
 _ROWS_AT_ONCE = 4096
@@ -67,6 +68,7 @@ def _warn_of_lost_features(exact: numpy.ndarray, rounded: numpy.ndarray, origin:
         warnings.warn(
             f"{origin}: feature {lost[0]}{others} ranges from {low} to {high}, which float32 cannot distinguish, so "
             "nothing can be learned from it; subtract its mean first, as scikit-learn's StandardScaler does",
+            AgrLearnWarning,
             stacklevel=3,
         )
 
@@ -83,7 +85,11 @@ def check_finite(objects: Tensor, *, origin: str = "the data set") -> None:
 
 
 def read_npz(path: Path, *, labels: bool = True) -> Part:
-    """Read `x` and, if there is one and `labels` is True, `y` of an .npz file; pickled objects are refused."""
+    """Read `x` and, if there is one, `y` of an .npz file; pickled objects are refused.
+
+    Args:
+        labels: False leaves out a `y` that cannot be used, instead of refusing the file.
+    """
     if not path.is_file():
         raise DataError(f"{path} is not a file; expected an .npz file with arrays x and y")
     try:
@@ -97,7 +103,9 @@ def read_npz(path: Path, *, labels: bool = True) -> Part:
         with numpy.load(path, allow_pickle=False) as arrays:
             if "x" not in arrays:
                 raise DataError(f"{path} has no array called x; it has: {', '.join(arrays) or 'nothing'}")
-            x, y = arrays["x"], arrays.get("y") if labels else None
+            x, y = arrays["x"], None
+            with nullcontext() if labels else suppress(Exception):
+                y = arrays.get("y")
     except DataError:
         raise
     except Exception as error:  # numpy and its decompressors raise many kinds of errors for damaged files
@@ -111,5 +119,7 @@ def read_npz(path: Path, *, labels: bool = True) -> Part:
         ) from error
     objects = objects_from_array(x, origin=str(path))
     if y is not None and y.shape != (len(objects),):
+        if not labels:
+            return Part(objects)
         raise DataError(f"{path}: expected y with one label for each of {len(objects)} objects, got shape {y.shape}")
     return Part(objects, y)

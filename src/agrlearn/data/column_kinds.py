@@ -110,6 +110,23 @@ def _names_identifiers(name: str) -> bool:
     return bool(parts) and (parts[-1] in _ID_WORDS or parts[0] in ("id", "uuid", "guid"))
 
 
+def find_identifier(table: Mapping[str, Cells], other: Sequence[str | None]) -> str | None:
+    """The first column that names its rows, if there is one.
+
+    Args:
+        other: columns that are something else, such as the label.
+
+    >>> find_identifier({"label": ["a", "b"], "size": [1, 2], "Id": ["x7", "x9"]}, ["label"])
+    'Id'
+    """
+    for name, cells in table.items():
+        if name in other or _ROW_NUMBERS.fullmatch(name) or any(map(is_blank, cells)):
+            continue
+        if guess_kind(name, cells).name == "identifier":
+            return name
+    return None
+
+
 def guess_label(table: Mapping[str, Cells]) -> tuple[str, str]:
     """The column that holds the labels, and why it is taken."""
     names = [name for name in table if not _ROW_NUMBERS.fullmatch(name)] or list(table)

@@ -11,7 +11,7 @@ from agrlearn.data.arrays import objects_from_array, read_npz
 from agrlearn.data.cifar import cifar10, cifar100
 from agrlearn.data.download import data_folder
 from agrlearn.data.fashion_mnist import fashion_mnist
-from agrlearn.data.images import DEFAULT_SIZE, is_image_folder, read_image_folder
+from agrlearn.data.images import DEFAULT_SIZE, ENDINGS, is_image_folder, read_image_file, read_image_folder
 from agrlearn.data.preparation import check_preparation
 from agrlearn.data.reviews import movie_review, subjectivity
 from agrlearn.data.sources import Part, Source
@@ -45,7 +45,7 @@ def open_source(
             about new rows.
         ignore: columns of a table to leave out.
         skip_bad: leave out what cannot be read instead of refusing the whole; `Source.bad` lists it.
-        labels: False reads the objects alone, as for prediction, and ignores any labels.
+        labels: False takes labels as they are, whole or not, as for prediction; so they need not be there.
         preparation: `Source.preparation` of a network's training data, to turn these data into objects the same way.
     """
     path = Path(name_or_path)
@@ -71,6 +71,9 @@ def open_source(
         size = known.get("size", DEFAULT_SIZE) if image_size is None else image_size
         source = read_image_folder(path, size=size, skip_bad=skip_bad, labels=labels)
         source = replace(source, name=name_or_path) if source.name in DATASETS else source  # ./digits is not digits
+    elif path.suffix.lower() in ENDINGS and path.is_file():
+        _refuse_unused(name_or_path, "an image", for_tables)
+        source = read_image_file(path, size=known.get("size", DEFAULT_SIZE) if image_size is None else image_size)
     elif table_ending(path) in READERS:
         _refuse_unused(name_or_path, "a table", for_images)
         source = read_table(
@@ -82,8 +85,8 @@ def open_source(
         source = Source(name_or_path, train=read_npz(path, labels=labels))
     else:
         raise DataError(
-            f"{name_or_path} cannot be read; expected .npz, {', '.join(READERS)} (text also as .gz), or a folder "
-            "with a folder of images for each class"
+            f"{name_or_path} cannot be read; expected .npz, {', '.join(READERS)} (text also as .gz), a folder with a "
+            "folder of images for each class, or to predict it, an image"
         )
     folder = None if data_dir is None else str(Path(data_dir).resolve())
     return replace(source, data_dir=folder, skip_bad=skip_bad, is_file=name_or_path not in DATASETS)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.preparation import LARGEST_SIZE
-from agrlearn.data.sources import BadObject, Part, Place, Source, refuse_growth
+from agrlearn.data.sources import BadObject, Names, Part, Source, refuse_growth
 from agrlearn.errors import DataError
 from agrlearn.files import open_regular
 
-_ENDINGS = {".png", ".jpg", ".jpeg", ".webp"}
+ENDINGS = {".png", ".jpg", ".jpeg", ".webp"}
 _FORMATS = ("PNG", "JPEG", "WEBP")
 _TEST_NAMES = ("test", "val", "valid", "validation")
 DEFAULT_SIZE = 32
@@ -20,7 +20,7 @@ DEFAULT_SIZE = 32
 
 def is_image_folder(path: Path) -> bool:
     """Whether a folder contains folders (of classes, or called train and test), or images without labels."""
-    return path.is_dir() and any(child.is_dir() or child.suffix.lower() in _ENDINGS for child in path.iterdir())
+    return path.is_dir() and any(child.is_dir() or child.suffix.lower() in ENDINGS for child in path.iterdir())
 
 
 def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = False, labels: bool = True) -> Source:
@@ -37,7 +37,7 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
     children = {child.name.lower(): child for child in path.iterdir() if child.is_dir()}
     if not children:
         pixels, kept = _read_images(_image_files(path), size, bad, skip_bad)
-        return Source(str(path), Part(pixels, places=list(kept.values())), bad=tuple(bad), preparation=about)
+        return Source(str(path), Part(pixels, names=_names(kept)), bad=tuple(bad), preparation=about)
     train_folder = children.get("train")
     test_folder = next((children[name] for name in _TEST_NAMES if name in children), None)
     if train_folder is None or test_folder is None:
@@ -61,6 +61,13 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
     return Source(str(path), train, test, names, bad=tuple(bad), remarks=remarks, preparation=about)
 
 
+def read_image_file(path: Path, *, size: int = DEFAULT_SIZE) -> Source:
+    """Read one image, without a label, as `read_image_folder` does."""
+    pixels, kept = _read_images([path], size, [], skip_bad=False)
+    about = {"kind": "images", "size": size}
+    return Source(str(path), Part(pixels, names=_names(kept)), preparation=about, is_single=True)
+
+
 def _read_part(folder: Path, size: int, bad: list[BadObject], skip_bad: bool) -> tuple[Part, tuple[str, ...]]:
     classes = sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
     files = {child.name: _image_files(child) for child in classes}
@@ -70,39 +77,42 @@ def _read_part(folder: Path, size: int, bad: list[BadObject], skip_bad: bool) ->
     if not files:
         raise DataError(f"{folder} has no class folders; expected one folder of images for each class")
     pixels, kept = _read_images([file for found in files.values() for file in found], size, bad, skip_bad)
-    labels = [name for name, found in files.items() for file in found if file in kept]
+    readable = set(kept)
+    labels = [name for name, found in files.items() for file in found if file in readable]
     for name in files:
         if name not in labels:
             raise DataError(f"no image in {folder / name} can be read; remove the folder or fix its files")
-    return Part(pixels, numpy.array(labels), list(kept.values())), tuple(files)
+    return Part(pixels, numpy.array(labels), _names(kept)), tuple(files)
 
 
-def _read_images(
-    files: list[Path], size: int, bad: list[BadObject], skip_bad: bool
-) -> tuple[Tensor, dict[Path, Place]]:
-    """The pixels of the files that can be read, and the places of these files."""
+def _names(files: list[Path]) -> Names:
+    return Names("file", [str(file) for file in files])
+
+
+def _read_images(files: list[Path], size: int, bad: list[BadObject], skip_bad: bool) -> tuple[Tensor, list[Path]]:
+    """The pixels of the files that can be read, and these files."""
     on_disk = sum(file.stat().st_size for file in files)
     refuse_growth(str(files[0].parent), 3 * size * size * len(files), on_disk, "resize the images to a smaller size")
     pixels = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
-    kept: dict[Path, Place] = {}
-    for number, file in enumerate(files):
+    kept: list[Path] = []
+    for file in files:
         try:
             pixels[len(kept)] = torch.from_numpy(_read_image(file, size)).permute(2, 0, 1)
         except Exception as error:  # Pillow raises many kinds of errors for damaged files
             reason = f"its content is not {', '.join(_FORMATS)}" if "identify" in str(error) else str(error)
             if not skip_bad:
                 raise DataError(
-                    f"{file} cannot be read as an image ({reason}); fix or remove it, or leave out bad files with "
-                    "--skip-bad"
+                    f"{file} cannot be read as an image ({reason}); fix or remove it, or leave out bad files of a "
+                    "folder with --skip-bad"
                 ) from error
             bad.append(BadObject(str(file), reason))
         else:
-            kept[file] = Place(number, str(file))
+            kept.append(file)
     return pixels[: len(kept)], kept
 
 
 def _image_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in _ENDINGS and file.is_file())
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
 
 
 def _read_image(file: Path, size: int) -> numpy.ndarray:

@@ -19,13 +19,21 @@ LONGEST_NAME = 1000
 """Characters in the name of a class."""
 
 
-class Place(NamedTuple):
-    """The place of an object in its source."""
+class Names(NamedTuple):
+    """What objects are known by."""
 
-    number: int
-    """Its number from 0; objects that were left out are counted too."""
-    name: str
-    """Its row or its file."""
+    column: str
+    """The table's column of identifiers; or row, file or sentence."""
+    values: Sequence[str]
+    """One for each object."""
+
+    def of(self, number: int) -> str:
+        """What to call an object.
+
+        >>> Names("row", ["2", "3"]).of(0), Names("file", ["a.png"]).of(0)
+        ('row 2', 'a.png')
+        """
+        return self.values[number] if self.column == "file" else f"{self.column} {self.values[number]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +53,16 @@ class Origin:
     """Objects in that part."""
     rows: Tensor | None = None
     """The indices of these objects in the part, in order; None for all."""
-    places: Sequence[Place] | None = None
-    """Of all objects of the part, if it has rows or files."""
+    names: Names | None = None
+    """Of all objects of the part, if it has identifiers, rows or files."""
 
     def subset(self, indices: Tensor) -> "Origin":
         return replace(self, rows=indices if self.rows is None else self.rows[indices])
 
     def name_of(self, number: int) -> str:
-        """Where one of these objects is in the source: its row, its file, or its number from 0."""
+        """What one of these objects is in the source: its identifier, row or file, or its number from 0."""
         index = number if self.rows is None else int(self.rows[number])
-        return f"object {index}" if self.places is None else self.places[index].name
+        return f"object {index}" if self.names is None else self.names.of(index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +117,7 @@ class LabelledSet(Dataset):
             raise DataError(f"{origin}: expected one label for each of {count} objects, got shape {values.shape}")
         if count == 0:
             raise DataError(f"{origin} is empty; expected at least one object")
-        if values.dtype == object and any(all(isinstance(value, kind) for value in values) for kind in (str, int)):
-            values = numpy.asarray(values.tolist())  # a pandas column of names
-        if values.dtype.kind == "f" and numpy.isfinite(values).all() and (values == values.round()).all():
-            values = values.astype(numpy.int64)
+        values = _plain(values)
         if values.dtype.kind not in "iubU":
             raise DataError(f"{origin}: expected labels that are whole numbers or names, got {values.dtype}")
         distinct, numbers = numpy.unique(values, return_inverse=True)
@@ -186,6 +191,24 @@ def describe_classes(names: Sequence[str]) -> str:
     """
     shown = ", ".join([*names[:3], "…"] if len(names) > 4 else names)
     return f"{len(names):,} {'class' if len(names) == 1 else 'classes'}: {shown}"
+
+
+def label_names(labels: Any) -> list[str]:
+    """Labels of any kind by the names that they have as classes.
+
+    >>> label_names(numpy.array([2.0, 10.0]))
+    ['2', '10']
+    """
+    return [str(value) for value in _plain(numpy.asarray(labels)).tolist()]
+
+
+def _plain(values: numpy.ndarray) -> numpy.ndarray:
+    """Labels as numpy's own whole numbers or texts, as far as they are such."""
+    if values.dtype == object and any(all(isinstance(value, kind) for value in values) for kind in (str, int)):
+        values = numpy.asarray(values.tolist())  # a pandas column of names
+    if values.dtype.kind == "f" and numpy.isfinite(values).all() and (values == values.round()).all():
+        values = values.astype(numpy.int64)
+    return values
 
 
 def _check_name(name: str, origin: str) -> None:

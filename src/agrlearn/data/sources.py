@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 from torch import Tensor
 
-from agrlearn.data.labelled import LabelledSet, Origin, Place, check_class_count, describe_classes
+from agrlearn.data.labelled import LabelledSet, Names, Origin, check_class_count, describe_classes
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.files import spreadsheet_cell, write_atomically
@@ -32,8 +32,8 @@ class Part:
 
     objects: Objects
     labels: Any | None = None
-    places: Sequence[Place] | None = None
-    """One for each object, if the source has rows or files."""
+    names: Names | None = None
+    """None if the objects have only their numbers."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class Source:
     skip_bad: bool = False
     is_file: bool = True
     """Whether its name is a file or folder, not a published data set."""
+    is_single: bool = False
+    """Whether it is one object that was given by itself: a sentence, or an image file."""
 
     def __repr__(self) -> str:
         facts = [repr(self.name), describe_objects(self.train.objects)]
@@ -120,7 +122,7 @@ class Source:
         made = LabelledSet.of(part.objects, part.labels, class_names or self.class_names, origin=self.name)
         name = "test" if part is self.test else "train"
         origin = Origin(
-            self.lasting_name, self.data_dir, self.preparation, self.skip_bad, name, len(made), places=part.places
+            self.lasting_name, self.data_dir, self.preparation, self.skip_bad, name, len(made), names=part.names
         )
         return replace(made, origin=origin)
 

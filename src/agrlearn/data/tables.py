@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from agrlearn.data.cells import as_word, is_blank
-from agrlearn.data.column_kinds import Kind, choose_kinds, guess_label
+from agrlearn.data.column_kinds import Kind, choose_kinds, find_identifier, guess_label
 from agrlearn.data.columns import LONGEST_COLUMN, Cells, numbers_of
 from agrlearn.data.frames import cells_of_frame
 from agrlearn.data.preparation import TablePreparation, table_preparation
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
-from agrlearn.data.sources import BadObject, Part, Place, Source, refuse_growth
+from agrlearn.data.sources import BadObject, Names, Part, Source, refuse_growth
 from agrlearn.data.table_files import READERS, table_ending
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, look_up
@@ -43,7 +43,7 @@ def read_table(
 
     Args:
         skip_bad: leave out rows that cannot be used instead of refusing the file.
-        labels: False reads the objects alone, and accepts rows without a label.
+        labels: False accepts rows without a label, whose label is then an empty text.
         preparation: how an earlier run made objects from its table; rows become objects in the same way.
     """
     if not path.is_file():
@@ -76,13 +76,16 @@ def read_table(
         if preparation is None:
             error.add_note(f"{path}:\n{format_facts(choice.facts)}")
         raise
-    # Places count the rows that were left out, but not the header and blank lines.
-    numbers = [rows[index][0] for index in kept]
-    place = {number: index for index, number in enumerate(sorted([*numbers, *bad]))}
-    names = [str(cell).strip() for cell in cells[choice.label]] if labels and choice.label is not None else None
+    found = None
+    if choice.label is not None:
+        found = ["" if is_blank(cell) else str(cell).strip() for cell in cells[choice.label]]
+    identifier = find_identifier(cells, [choice.label, *choice.used])
+    names = Names("row", [str(rows[index][0]) for index in kept])
+    if identifier is not None:
+        names = Names(identifier, [as_word(cell) for cell in cells[identifier]])
     return Source(
         str(path),
-        Part(made.objects, names, [Place(place[number], f"row {number}") for number in numbers]),
+        Part(made.objects, found, names),
         bad=tuple(BadObject(f"row {number}", reason) for number, reason in sorted(bad.items())),
         remarks=(*remarks, *choice.remarks),
         preparation=made.preparation,
@@ -125,6 +128,15 @@ class _Choice:
     remarks: tuple[str, ...] = ()
 
     @property
+    def used(self) -> list[str]:
+        """The columns of which the objects are made."""
+        if self.text is not None:
+            return [self.text]
+        if self.known is not None:
+            return [column["column"] for column in self.known["columns"]]
+        return [name for name, kind in self.kinds.items() if kind.is_used]
+
+    @property
     def facts(self) -> tuple[ColumnFact, ...]:
         """What is known of the columns before any is learned from."""
         facts = [] if self.label is None else [ColumnFact(self.label, "label", self.label_fact)]
@@ -149,11 +161,7 @@ class _Choice:
     def make(self, name: str, size: int, cells: Mapping[str, Cells]) -> _Made:
         """The rows as objects, made from `size` bytes of files."""
         if self.text is not None:
-            if self.known is not None:
-                known = self.known
-                words = Vocabulary(tuple(known["words"]), known["length"], known.get("cleaning", "kim"))
-            else:
-                words = Vocabulary.of(cells[self.text])
+            words = Vocabulary.of_preparation(self.known) if self.known else Vocabulary.of(cells[self.text])
             made = 8 * words.length * len(cells[self.text])
             refuse_growth(name, made, size, "shorten or leave out its longest sentences")
             preparation = words.preparation(self.text, self.remembered)
@@ -237,12 +245,11 @@ def _known(table: str, cells: Mapping[str, Cells], options: TableOptions, known:
     if options.label is not None:
         look_up(names, options.label, f"column of {table}")
     label = remembered if remembered in cells and not all(map(is_blank, cells[remembered])) else None
-    text = known["text"] if known["kind"] == "text" else None
-    needed = [text] if text else [column["column"] for column in known["columns"]]
-    for name in needed:
+    choice = _Choice({}, label, remembered, text=known["text"] if known["kind"] == "text" else None, known=known)
+    for name in choice.used:
         if name not in cells:
             raise DataError(f"{table} has no column {name!r}, which the network was trained on")
-    return _Choice({}, label, remembered, text=text, known=known)
+    return choice
 
 
 def _is_text(cell: Any) -> bool:

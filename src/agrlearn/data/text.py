@@ -52,6 +52,12 @@ class Vocabulary:
             raise DataError("the sentences have no words; expected text")
         return Vocabulary(tuple(word for word, _ in counts.most_common()), longest, cleaning)
 
+    @staticmethod
+    def of_preparation(preparation: dict[str, Any]) -> "Vocabulary":
+        """The vocabulary that `preparation()` described."""
+        cleaning = preparation.get("cleaning", "kim")  # earlier versions did not write it
+        return Vocabulary(tuple(preparation["words"]), preparation["length"], cleaning)
+
     @property
     def size(self) -> int:
         """The number of different tokens, including padding and unknown words."""

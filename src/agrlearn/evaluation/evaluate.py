@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from agrlearn.data.labelled import LabelledSet, check_range, explain_lost_workers, fetch, fetch_each
 from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError
-from agrlearn.evaluation.metrics import Outcomes, Scores, outcomes_of, score
+from agrlearn.evaluation.metrics import ClassScores, Outcomes, Scores, macro_f1, outcomes_of, score, scores_by_class
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.prediction.predict import Answers, answers_of, resolve_protocol
@@ -30,8 +30,19 @@ class Evaluation(Scores):
     head_disagreement: float
     """The probability that two answers for one object differ; 0 if each object has one answer."""
     objects_per_second: float
+    classes: tuple[ClassScores, ...] = field(repr=False, compare=False)  # NaN differs from itself
+    """By their numbers."""
     outcomes: Outcomes = field(repr=False, compare=False)
     """For each object, in the order of the data."""
+
+    @property
+    def accuracy(self) -> float:
+        return 1 - self.error
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of the classes that occur, rare and frequent alike."""
+        return macro_f1(self.classes)
 
 
 def evaluate(
@@ -102,6 +113,7 @@ def evaluate(
         head_errors=tuple((wrong / asked).tolist()),
         head_disagreement=float(columns[-1].mean()),
         objects_per_second=len(labels) / seconds,
+        classes=scores_by_class(outcomes, network.num_classes),
         outcomes=outcomes,
     )
 

@@ -1,6 +1,8 @@
 """How well label distributions fit the labels. A metric is an entry of `METRICS` and a field of `Scores`."""
 
-from collections.abc import Callable
+import math
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -33,6 +35,19 @@ class Outcomes:
 
     def __len__(self) -> int:
         return len(self.label)
+
+
+class ClassScores(NamedTuple):
+    """How well one class is found; NaN where there is nothing to count."""
+
+    objects: int
+    """Of this class."""
+    precision: float
+    """The share of the objects that were called so that are of the class."""
+    recall: float
+    """The share of the objects of the class that were called so."""
+    f1: float
+    """The harmonic mean of the two."""
 
 
 class Bin(NamedTuple):
@@ -108,6 +123,26 @@ def score(outcomes: Outcomes) -> Scores:
     """
     check_answers(torch.stack([outcomes.confidence, outcomes.likelihood]))
     return Scores(**{name: metric.function(outcomes) for name, metric in METRICS.items()})
+
+
+def scores_by_class(outcomes: Outcomes, num_classes: int) -> tuple[ClassScores, ...]:
+    """Precision, recall and F1 of every class, by its number.
+
+    >>> wrong_once = outcomes_of(torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]]), torch.tensor([0, 1, 1]))
+    >>> scores_by_class(wrong_once, num_classes=2)[0]
+    ClassScores(objects=1, precision=0.5, recall=1.0, f1=0.6666666666666666)
+    """
+    right = outcomes.label[outcomes.chosen == outcomes.label]
+    found, objects, called = (
+        numbers.bincount(minlength=num_classes).double() for numbers in (right, outcomes.label, outcomes.chosen)
+    )
+    columns = (objects.long(), found / called, found / objects, 2 * found / (objects + called))
+    return tuple(ClassScores(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
+
+
+def macro_f1(classes: Sequence[ClassScores]) -> float:
+    """The mean F1 of the classes, rare and frequent alike, that occur in the labels or in the answers."""
+    return statistics.fmean(each.f1 for each in classes if not math.isnan(each.f1))
 
 
 def calibration_bins(outcomes: Outcomes) -> tuple[Bin, ...]:

@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -174,13 +175,64 @@ def load(path: str | Path, model: AggregatedClassifier | None = None) -> Aggrega
     Args:
         model: the network to fill, needed where it is not of the catalogue.
     """
-    header, weights = _read(Path(path))
-    if model is None:
-        description = _description(path, header)
-        if description is None:
-            raise RunError(f"{path} holds a network that is not in the catalogue; pass the built network as model=")
-        model = _rebuild(path, description, weights)
-    return _fill(path, model, weights)
+    return read_saved(path).build(model)
+
+
+@dataclass(frozen=True)
+class SavedNetwork:
+    """A network as a file has it.
+
+    Args:
+        path: the file, for messages.
+        description: how the network is built; None for one of the user's own.
+    """
+
+    path: Path
+    description: dict[str, Any] | None
+    class_names: tuple[str, ...]
+    weights: dict[str, Tensor]
+
+    def build(self, model: AggregatedClassifier | None = None) -> AggregatedClassifier:
+        """The described network, or `model`, with these weights."""
+        if model is None:
+            if self.description is None:
+                raise RunError(
+                    f"{self.path} holds a network that is not in the catalogue; pass the built network as model="
+                )
+            model = _rebuild(self.path, self.description, self.weights)
+        return _fill(self.path, model, self.weights)
+
+
+def read_saved(path: str | Path) -> SavedNetwork:
+    """Read a file that `save` wrote, without building the network."""
+    path = Path(path)
+    header, weights = _read(path)
+    try:
+        description, names = parse_json(header["description"]), parse_json(header["class_names"])
+    except (KeyError, ValueError):
+        raise RunError(f"{path} does not describe its network as agrlearn does; train it again") from None
+    return SavedNetwork(path, check_description(path, description), check_class_names(path, names), weights)
+
+
+def check_description(path: Path, description: Any) -> dict[str, Any] | None:
+    """Return how a network is built, or None for one of the user's own; refuse what `save` would not write."""
+    if description is None:
+        return None
+    try:
+        counts = (*description["object_shape"], description["num_classes"], description["fold"])
+        known = isinstance(description["network"], str) and all(type(count) is int and count >= 1 for count in counts)
+    except (KeyError, TypeError):
+        known = False
+    if not known:
+        raise RunError(f"{path} does not describe its network as agrlearn does; train it again")
+    return description
+
+
+def check_class_names(path: Path, names: Any) -> tuple[str, ...]:
+    """Return the names of the classes, or refuse what `save` would not write."""
+    if not isinstance(names, list) or not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in names):
+        raise RunError(f"{path} does not name its classes as agrlearn does; train it again")
+    return tuple(names)
 
 
 def _fill(path: str | Path, model: AggregatedClassifier, weights: dict[str, Tensor]) -> AggregatedClassifier:
@@ -214,37 +266,6 @@ def _rebuild(path: str | Path, description: dict[str, Any], weights: dict[str, T
         raise
     except (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         raise RunError(f"{path} describes a network that cannot be built ({error}); train it again") from error
-
-
-def saved_description(path: str | Path) -> dict[str, Any] | None:
-    """How the saved network is built again; None for a network of the user's own."""
-    return _description(path, _read(Path(path))[0])
-
-
-def _description(path: str | Path, header: dict[str, str]) -> dict[str, Any] | None:
-    try:
-        description = parse_json(header["description"])
-        if description is None:
-            return None
-        counts = (*description["object_shape"], description["num_classes"], description["fold"])
-        known = isinstance(description["network"], str) and all(type(count) is int and count >= 1 for count in counts)
-    except (KeyError, TypeError, ValueError):
-        known = False
-    if not known:
-        raise RunError(f"{path} does not describe its network as agrlearn does; train it again")
-    return description
-
-
-def saved_class_names(path: str | Path) -> tuple[str, ...]:
-    """The class names that were saved beside the weights."""
-    try:
-        names = parse_json(_read(Path(path))[0]["class_names"])
-        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    except (KeyError, ValueError):
-        known = False
-    if not known or any(len(name) > LONGEST_NAME for name in names):
-        raise RunError(f"{path} does not name its classes as agrlearn does; train it again")
-    return tuple(names)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agrlearn.data.sources import Source
-from agrlearn.errors import AgrLearnError, DataError
+from agrlearn.errors import AgrLearnError, DataError, RunError
 from agrlearn.files import write_atomically, write_output
 from agrlearn.grouping import Objects
 from agrlearn.reporting.collect import Report, report_of_runs
@@ -95,6 +95,8 @@ class Reporter:
         if facts.folder in subjects:
             return subjects[facts.folder]
         run = Run.open(facts.folder, model=self.network, data_dir=self.data_dir)
+        if not run.finished:
+            raise RunError(f"{run.path} is not finished")
         network, note = run.network, run.data
         if self.data is None and note is None:
             raise DataError(f"{run.path} does not record its data; name what to measure on with --data")

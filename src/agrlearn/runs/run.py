@@ -2,7 +2,7 @@
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.datasets import DATASETS, open_source
+from agrlearn.data.direct_input import read_direct_input
 from agrlearn.data.download import DownloadError, no_downloads
 from agrlearn.data.frames import is_frame
-from agrlearn.data.labelled import LabelledSet
+from agrlearn.data.labelled import LabelledSet, label_names
 from agrlearn.data.preparation import shape_of_objects
 from agrlearn.data.sources import Part, Source
 from agrlearn.data.tables import prepare_frame
@@ -21,10 +22,11 @@ from agrlearn.evaluation.evaluate import Evaluation, evaluate
 from agrlearn.files import NETWORK_FILE
 from agrlearn.grouping import Objects, count_objects, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.catalogue import load, saved_class_names, saved_description
+from agrlearn.networks.catalogue import SavedNetwork, read_saved
 from agrlearn.networks.outside import build_outside, is_outside
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
+from agrlearn.runs.unfinished import read_unfinished
 from agrlearn.training.checkpoint import read_records, read_run, read_times
 from agrlearn.training.history import EpochRecord
 from agrlearn.training.identity import DataNote, Rows, RunFile
@@ -73,32 +75,34 @@ class Run:
         """Of training, so far."""
         return sum(read_times(self.path).values())
 
-    @functools.cached_property
+    @property
     def class_names(self) -> tuple[str, ...]:
-        names = saved_class_names(self._file)
-        # A Dataset of the user's own, trained on in Python, need not name its classes.
-        names = names or tuple(str(number) for number in range(self.network.num_classes))
-        if len(names) != self.network.num_classes:
-            raise RunError(
-                f"{self._file} names {len(names)} classes of a network of {self.network.num_classes}; train it again"
-            )
-        return names
+        return self._opened[1]
 
     @property
-    def _file(self) -> Path:
-        if not self.finished:
-            raise RunError(f"{self.path} is not finished: the command that started it goes on with it")
-        return self.path / NETWORK_FILE
+    def network(self) -> AggregatedClassifier:
+        """The trained network. Of a run that is not finished, that of the best epoch so far, with a warning."""
+        return self._opened[0]
 
     @functools.cached_property
-    def network(self) -> AggregatedClassifier:
-        """The trained network."""
-        file, model = self._file, self.model
+    def _opened(self) -> tuple[AggregatedClassifier, tuple[str, ...]]:
+        """The network and the names of its classes."""
+        saved = read_saved(self.path / NETWORK_FILE) if self.finished else read_unfinished(self.path, self.about)
+        network = self._build(saved)
+        # A Dataset of the user's own, trained on in Python, need not name its classes.
+        names = saved.class_names or tuple(str(number) for number in range(network.num_classes))
+        if len(names) != network.num_classes:
+            raise RunError(
+                f"{saved.path} names {len(names)} classes of a network of {network.num_classes}; train it again"
+            )
+        return network, names
+
+    def _build(self, saved: SavedNetwork) -> AggregatedClassifier:
+        model, described = self.model, saved.description
         if isinstance(model, AggregatedClassifier):
-            return load(file, model)
-        described: Any = saved_description(file)
+            return saved.build(model)
         if model is None or (described and model == described["network"] and not is_outside(model)):
-            return load(file)
+            return saved.build()
         if described is None:
             raise RunError(f"{self.path} holds a network that was built in Python; Run.open(path, model=...) takes it")
         if not is_outside(model):
@@ -107,7 +111,7 @@ class Run:
                 "that comes from a Python file, as FILE.py:FUNCTION"
             )
         options = {key: value for key, value in described.items() if key not in ("network", "object_shape")}
-        return load(file, build_outside(model, object_shape=tuple(described["object_shape"]), **options))
+        return saved.build(build_outside(model, object_shape=tuple(described["object_shape"]), **options))
 
     def read(self, data: str, *, skip_bad: bool = False, labels: bool = True) -> Source:
         """Data for the network: a data set by name, or a file or folder, whose raw contents become objects as the
@@ -173,10 +177,24 @@ class Run:
             )
 
     def unseen(self, data: Any, *, skip_bad: bool = False) -> tuple[Part, Source]:
-        """The objects of some data to predict: its test part, or all of it. Labels do not matter."""
-        source = self._read_frame(data) if is_frame(data) else self.read(data, skip_bad=skip_bad, labels=False)
+        """The objects of some data to predict: its test part, or all of it.
+
+        Labels do not matter. They are returned as texts, whole or not; None where none of them is one of the classes.
+
+        Args:
+            data: as for `predict`.
+        """
+        if is_frame(data):
+            source = self._read_frame(data)
+        else:
+            preparation = self.data.preparation if self.data else {}
+            self._check_preparation(preparation)
+            direct = read_direct_input(data, preparation, skip_bad=skip_bad)
+            source = direct or self.read(data, skip_bad=skip_bad, labels=False)
         self.check_objects(source.unseen.objects, source.name)
-        return source.unseen, source
+        labels = None if source.unseen.labels is None else label_names(source.unseen.labels)
+        known = labels is not None and not set(labels).isdisjoint(self.class_names)
+        return replace(source.unseen, labels=labels if known else None), source
 
     def to_measure(self, source: Source, *, strict: bool = False) -> tuple[LabelledSet, str]:
         """What of a source to measure on: its test part or all of it, but of the run's own data what it held out.
@@ -263,7 +281,8 @@ class Run:
         """The label distributions of some data, (objects, classes), in the order of `class_names`.
 
         Args:
-            data: a data set by name, a file or folder of raw rows, sentences or images, or a data frame of raw rows.
+            data: a data set by name, a file or folder of raw rows, sentences or images, a data frame of raw rows, one
+                sentence, or - for rows on standard input.
             options: of `agrlearn.predict`.
         """
         part, _ = self.unseen(data)

@@ -57,7 +57,7 @@ class RunData:
     def vocabulary(self) -> int:
         """Different tokens; 0 for data that are not sentences."""
         preparation = self.source.preparation
-        return Vocabulary(tuple(preparation["words"]), preparation["length"]).size if "words" in preparation else 0
+        return Vocabulary.of_preparation(preparation).size if "words" in preparation else 0
 
 
 def open_data(spec: RunSpec, data_dir: Path | None = None) -> RunData:
@@ -211,8 +211,14 @@ def train_run(
     fabric: Fabric | None = None,
     progress: bool | Literal["lines"] | None = False,
     command: str | None = None,
+    more_epochs: bool = False,
 ) -> History:
-    """Train the network, with a directory where a stopped run goes on."""
+    """Train the network, with a directory where a stopped run goes on.
+
+    Args:
+        command: what the user typed.
+        more_epochs: as for `fit`.
+    """
 
     def on_claim(folder: Path) -> None:
         changes: dict[str, Any] = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(spec.data, spec.test)}
@@ -226,4 +232,5 @@ def train_run(
     return fit(
         network, data.train, spec.recipe, watched, run_dir, fabric=fabric, progress=progress,
         augment=crop_and_flip if spec.augment else None, label=f"fold {spec.fold}", on_claim=on_claim,
+        more_epochs=more_epochs,
     )  # fmt: skip

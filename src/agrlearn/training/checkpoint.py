@@ -6,7 +6,7 @@ import json
 import pickle
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -17,7 +17,7 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from agrlearn.errors import RunError
+from agrlearn.errors import AgrLearnWarning, RunError
 from agrlearn.files import (
     NETWORK_FILE,
     RUN_FILE,
@@ -31,6 +31,7 @@ from agrlearn.files import (
 from agrlearn.ranks import rank
 from agrlearn.training.history import EPOCH_RECORD, EPOCH_TIME, EpochRecord, EpochTime
 from agrlearn.training.identity import RUN_FORMAT, DataNote, Identity, RunFile
+from agrlearn.training.longer import apart_from_length, make_longer
 
 METRICS_FILE = "metrics.jsonl"
 _TIMING_FILE = "timing.jsonl"
@@ -52,14 +53,19 @@ class RunDirectory:
         path: created if it does not exist.
         identity: what the run is (recipe, network, data); a directory of another run is refused.
         data: where the data come from, for `RunFile`.
+        class_names: for `RunFile`.
+        more_epochs: go on with a run that had fewer epochs.
     """
 
     def __init__(
-        self, path: str | Path, identity: Callable[[], Identity], data: Callable[[], DataNote | None] = lambda: None
-    ) -> None:
+        self, path: str | Path, identity: Callable[[], Identity], data: Callable[[], DataNote | None] = lambda: None,
+        class_names: Sequence[str] = (), *, more_epochs: bool = False,
+    ) -> None:  # fmt: skip
         self.path = Path(path)
         self._identity = identity
         self._data = data
+        self._class_names = list(class_names)
+        self._more_epochs = more_epochs
         self._lock = ExitStack()
 
     def open(self, on_claim: Callable[[Path], None] | None = None) -> dict[str, Any] | None:
@@ -76,19 +82,38 @@ class RunDirectory:
         identity = self._identity()
         if not (self.path / RUN_FILE).exists():
             versions = {package: version(package) for package in ("agrlearn", "torch", "numpy", "lightning-fabric")}
-            _write_run(self.path, RunFile(format=RUN_FORMAT, versions=versions, identity=identity, data=self._data()))
-        elif differences := _differences(
-            read_run(self.path).identity.model_dump(mode="json"), identity.model_dump(mode="json")
-        ):
+            about = RunFile(
+                format=RUN_FORMAT, versions=versions, identity=identity, data=self._data(),
+                class_names=self._class_names,
+            )  # fmt: skip
+            _write_run(self.path, about)
+        found = read_run(self.path)
+        self._check_same(found.identity, identity)
+        checkpoint = self.load()
+        if identity.recipe.epochs != found.identity.recipe.epochs:
+            longer = make_longer(self.path, found.identity, identity, checkpoint)
+            # First the network, which says that a run is finished: killed in between, it is the shorter run, stopped.
+            (self.path / NETWORK_FILE).unlink(missing_ok=True)
+            update_run(self.path, identity=longer, result=None)
+        if on_claim is not None:
+            on_claim(self.path)
+        return checkpoint
+
+    def _check_same(self, found: Identity, wanted: Identity) -> None:
+        """Refuse a directory of another run."""
+        if self._more_epochs:
+            wanted = apart_from_length(wanted, found)
+        elif found.made_longer_after and found.recipe.epochs == wanted.recipe.epochs:
+            raise RunError(
+                f"{self.path} had fewer epochs when it began, so it is not this run: to go on with it, name its epochs "
+                f"(agrlearn train --epochs {found.recipe.epochs}); or use another run directory"
+            )
+        if differences := _differences(found.model_dump(mode="json"), wanted.model_dump(mode="json")):
             more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise RunError(
                 f"{self.path} belongs to another run ({'; '.join(differences[:3])}{more}): use another run directory, "
                 "or start this one over (agrlearn train --fresh)"
             )
-        checkpoint = self.load()
-        if on_claim is not None:
-            on_claim(self.path)
-        return checkpoint
 
     def close(self) -> None:
         """Release the lock."""
@@ -105,19 +130,13 @@ class RunDirectory:
         write_atomically(self.path / _CHECKPOINT_FILE, signed, keep=self.path / _PREVIOUS_CHECKPOINT_FILE)
 
     def load(self) -> dict[str, Any] | None:
-        """The last intact checkpoint, or None at the start of a run. It has tensors and plain values only."""
-        last, previous = self.path / _CHECKPOINT_FILE, self.path / _PREVIOUS_CHECKPOINT_FILE
-        if not last.exists():
-            return _read_checkpoint(previous) if previous.exists() else None
-        try:
-            return _read_checkpoint(last)
-        except RunError:
-            if not previous.exists():
-                raise
-            state = _read_checkpoint(previous)
-        # Renamed, so that the next save does not replace the good one by it.
-        last.replace(self.path / _DAMAGED_CHECKPOINT_FILE)
-        warnings.warn(f"{last} is damaged; the run resumes from the checkpoint before it", stacklevel=2)
+        """The last intact checkpoint, or None at the start of a run."""
+        state, damaged = read_checkpoint(self.path)
+        if damaged is not None:
+            # Renamed, so that the next save does not replace the good one by it.
+            damaged.replace(self.path / _DAMAGED_CHECKPOINT_FILE)
+            message = f"{damaged} is damaged; the run resumes from the checkpoint before it"
+            warnings.warn(message, AgrLearnWarning, stacklevel=2)
         return state
 
     def write_records(self, records: list[EpochRecord]) -> None:
@@ -142,6 +161,22 @@ class RunDirectory:
         for name, line in ((METRICS_FILE, record), (_TIMING_FILE, EpochTime(record.epoch, round(seconds, 4)))):
             with open_own(self.path / name) as file:
                 file.write(json.dumps(asdict(line)) + "\n")
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Any] | None, Path | None]:
+    """The last intact checkpoint, None before the first; and the file of a later one, if that is damaged.
+
+    It has tensors and plain values only. The run may be under way.
+    """
+    last, previous = path / _CHECKPOINT_FILE, path / _PREVIOUS_CHECKPOINT_FILE
+    if not last.exists():
+        return (_read_checkpoint(previous) if previous.exists() else None), None
+    try:
+        return _read_checkpoint(last), None
+    except RunError:
+        if not previous.exists():
+            raise
+        return _read_checkpoint(previous), last
 
 
 def _read_checkpoint(file: Path) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class Identity(_Strict):
     validation_data: Text | None
     augmentation: Text | None
     critic: Text | None = None
+    made_longer_after: list[Annotated[int, Field(ge=0)]] = []
+    """Epochs after which its recipe got more epochs than it had before."""
 
 
 class DataNote(_Strict):
@@ -108,6 +110,8 @@ class RunFile(_Strict):
     identity: Identity
     data: DataNote | None
     """None for data that are not from a source, such as arrays or any other Dataset."""
+    class_names: list[Text] = []
+    """By their numbers; none for data that do not name them."""
     command: Text | None = None
     """The command that started the run; None for a run from Python."""
     spec: dict[str, Any] | None = None

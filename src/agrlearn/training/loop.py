@@ -70,6 +70,7 @@ def fit(
     progress: bool | Literal["lines"] | None = None,
     label: str = "training",
     checkpoint_seconds: float = 60.0,
+    more_epochs: bool = False,
     on_claim: Callable[[Path], None] | None = None,
 ) -> History:
     """Train `network` in place.
@@ -92,6 +93,8 @@ def fit(
         progress: show a progress bar; by default on a terminal only. True and "lines" also say how long it will take,
             and print a line now and then if there is no terminal.
         checkpoint_seconds: time between checkpoints within an epoch.
+        more_epochs: go on with the run in `run_dir` if the recipe has more epochs than it had, by the learning rates of
+            the new number of epochs from there on; otherwise such a run is refused.
         on_claim: called by one process with the run directory once it is locked for this run, before training.
     """
     recipe = recipe or Recipe()
@@ -110,6 +113,8 @@ def fit(
                 run_dir,
                 lambda: identity_of(network, train_set, validation_set, recipe, engine, augment, critic),
                 lambda: note_data(train_set, validation_set),
+                getattr(train_set, "class_names", ()),
+                more_epochs=more_epochs,
             )
             held.enter_context(closing(run))
             checkpoint = on_rank_zero(functools.partial(run.open, on_claim))

@@ -2,7 +2,7 @@
 
 import textwrap
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from lightning_fabric.plugins import Precision
@@ -17,6 +17,7 @@ from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.training.history import EpochRecord, best_record
 
 _LONGEST_REASON = 200
+_NOT_WRITTEN = "the last checkpoint is not one that agrlearn wrote; start over, with agrlearn train --fresh"
 # What SGD without and with momentum, and Adam, store for each weight.
 _AVERAGES: list[set[str]] = [set(), {"momentum_buffer"}, {"step", "exp_avg", "exp_avg_sq"}]
 
@@ -142,7 +143,7 @@ class TrainingState:
                 saved = state["regularizer"]
                 optimizer = _fitting(self.regularizer.optimizer, saved["optimizer"])
                 self.regularizer.load_state_dict({**saved, "optimizer": optimizer})
-            progress = vars(_Progress.model_validate(state))
+            progress = vars(Progress.model_validate(state))
             device = self.totals.loss.device
             if precision := progress.pop("precision"):
                 self.precision.load_state_dict(precision)
@@ -169,7 +170,7 @@ class TrainingState:
             raise ValueError("the best weights are those of another network")
 
 
-class _Progress(BaseModel):
+class Progress(BaseModel):
     """The progress in a checkpoint, with the names of `TrainingState`."""
 
     totals: EpochTotals
@@ -182,6 +183,39 @@ class _Progress(BaseModel):
     records: list[EpochRecord]
     best_epoch: Count
     out_of_patience: StrictBool
+
+
+def read_progress(state: dict[str, Any]) -> Progress:
+    """How far a checkpoint is."""
+    try:
+        return Progress.model_validate(state)
+    except (TypeError, ValueError):
+        raise RunError(_NOT_WRITTEN) from None
+
+
+class WeightsSoFar(NamedTuple):
+    """The weights by which a run can be used before it is finished."""
+
+    weights: dict[str, Tensor]
+    which: str
+    """To show to the user."""
+    epochs: int
+    """That are done."""
+
+
+def weights_so_far(state: dict[str, Any]) -> WeightsSoFar:
+    """Of a checkpoint, the weights of the best epoch, if the recipe's patience keeps it, or else the last."""
+    progress = read_progress(state)
+    best = state.get("best_weights")
+    weights = state.get("network") if best is None else best
+    if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
+        raise RunError(_NOT_WRITTEN)
+    which = f"its last checkpoint, within epoch {progress.epoch + 1}"
+    if best is not None:
+        which = f"epoch {progress.best_epoch}, the best so far"
+    elif progress.step == 0:
+        which = f"epoch {progress.epoch}, the last so far"
+    return WeightsSoFar(weights, which, progress.epoch)
 
 
 def _fitting(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
