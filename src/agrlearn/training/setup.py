@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from agrlearn.adam import Adam
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import Objects, group
@@ -29,8 +30,8 @@ def make_optimizer(network: AggregatedClassifier, recipe: Recipe) -> torch.optim
     """The recipe's optimizer, in which the heads and what `aggregate` added may have a rate of their own."""
     groups = _parameter_groups(network, recipe)
     if recipe.optimizer in ("adam", "adamw"):
-        kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-        return kind(groups, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+        decoupled = recipe.optimizer == "adamw"
+        return Adam(groups, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, decoupled=decoupled)
     return torch.optim.SGD(
         groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.momentum > 0,
         weight_decay=recipe.weight_decay,
