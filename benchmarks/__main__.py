@@ -25,6 +25,7 @@ from benchmarks.layout import layout
 from benchmarks.loop import fit_over_a_loop
 from benchmarks.mimo import mimo
 from benchmarks.sentences import sentence_cnn
+from benchmarks.small import small_networks
 from benchmarks.startup import start_up
 from benchmarks.steps import training_steps
 from benchmarks.theory import bottleneck_curves
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "steps": ("Training step", training_steps),
     "regularizer": ("Regularizer", regularizer),
     "loop": ("Library over a hand-written loop", fit_over_a_loop),
+    "small": ("Small networks", small_networks),
     "data": ("Data", data),
     "dial": ("Prediction dial", dial),
     "sentences": ("Sentence CNN", sentence_cnn),

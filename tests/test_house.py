@@ -17,8 +17,9 @@ from agrlearn.prediction.protocols import PROTOCOLS
 SOURCE = Path(agrlearn.__file__).parent
 
 ORDER = [
-    "errors", "drawing", "theory", "seeding", "files", "devices", "ranks", "modes", "grouping", "data", "information",
-    "networks", "prediction", "evaluation", "training", "runs", "sklearn", "deploy", "studies", "reporting", "cli",
+    "errors", "drawing", "theory", "seeding", "files", "devices", "ranks", "modes", "adam", "grouping", "data",
+    "information", "networks", "prediction", "evaluation", "training", "runs", "sklearn", "deploy", "studies",
+    "reporting", "cli",
 ]  # fmt: skip
 
 

@@ -173,11 +173,18 @@ class GroupBatchSampler(Sampler[list[int]]):
 
     def batches(self, start: int = 0) -> Iterator[Tensor]:
         """This rank's batches, beginning with step `start`, each as a flat Tensor of indices."""
-        groups = self.order()
+        return (batch.flatten() for batch in self.cut(self.order(), start))
+
+    def cut(self, groups: Tensor, start: int = 0) -> Iterator[Tensor]:
+        """This rank's part of each batch, beginning with step `start`.
+
+        Args:
+            groups: (num_objects, ...), the `order` of the epoch or what belongs to its groups, such as their labels.
+        """
         for step in range(start, len(self)):
             first = step * self.batch_size
             batch = groups[first : first + self.groups_at(step)]
-            yield batch.tensor_split(self.world_size)[self.rank].flatten()
+            yield batch if self.world_size == 1 else batch.tensor_split(self.world_size)[self.rank]
 
     def groups_at(self, step: int) -> int:
         """The number of groups in the batch of a step on all ranks together."""

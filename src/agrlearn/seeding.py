@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy
 import torch
@@ -36,29 +36,34 @@ _CPU = torch.device("cpu")
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
+def seeded(seed: int, device: torch.device = _CPU, *, restore: bool = True) -> Iterator[None]:
     """Within this block, torch's global streams (of initial weights, dropout and so on) start at `seed`.
 
-    Afterwards they continue as if nothing had been drawn. All threads share these streams, so they take turns.
+    Afterwards they continue as if nothing had been drawn, unless `restore` is False because nobody draws from them
+    before they are seeded again. All threads share these streams, so they take turns.
     """
-    with _TURN, keep_streams(device):
+    with _TURN, keep_streams(device) if restore else nullcontext():
         seed_torch(seed, device)
         yield
 
 
 @contextmanager
 def keep_streams(device: torch.device = _CPU) -> Iterator[None]:
-    """After this block, torch's global streams on the CPU and on `device` continue where they were before it."""
-    # fork_rng is quick if it is given the devices.
-    others = [] if device.type == "cpu" else [torch.get_device_module(device).current_device()]
-    kept = torch.random.fork_rng(others, device_type=device.type if others else "cuda")
+    """After this block, torch's global streams on the CPU and on `device` continue where they were before it.
+
+    torch.random.fork_rng takes several times as long, which every step of a small network would feel.
+    """
+    other = None if device.type == "cpu" else torch.get_device_module(device)
     with _TURN:
-        kept.__enter__()
+        kept = torch.default_generator.get_state()
+        kept_there = other and other.get_rng_state()
     try:
         yield
     finally:
         with _TURN:
-            kept.__exit__(None, None, None)
+            torch.default_generator.set_state(kept)
+            if other is not None:
+                other.set_rng_state(kept_there)
 
 
 def seed_torch(seed: int, device: torch.device) -> None:

@@ -1,8 +1,11 @@
 """Labels of any kind, and batches of any Dataset."""
 
+from dataclasses import replace
+
 import numpy
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import TensorDataset
 
 from agrlearn.data.labelled import LabelledSet, batches, fetch
@@ -50,6 +53,27 @@ def test_batches_of_any_dataset_are_those_of_the_set_in_memory(vectors):
             assert torch.equal(objects, others)
             assert torch.equal(labels, other_labels)
     assert torch.equal(fetch(pairs, torch.tensor([3, 1]))[0], vectors.objects[[3, 1]])
+
+
+class CountIndexings(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function in (torch.ops.aten.index.Tensor, torch.ops.aten.index_select.default)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("weights", [None, torch.linspace(0, 2, 150)])
+def test_a_batch_of_a_set_in_memory_is_one_indexing(vectors, weights):
+    data = replace(vectors, weights=weights)
+    sampler = GroupBatchSampler(len(data), 2, 16)
+    with CountIndexings() as counter:
+        found = list(batches(data, sampler))
+    once_an_epoch = 1 if weights is None else 2  # the labels and the weights
+    assert counter.count == len(found) + once_an_epoch
+    assert torch.equal(torch.cat([batch.labels for batch in found]), data.labels[sampler.order().flatten()])
+    if weights is not None:
+        assert torch.equal(torch.cat([batch.weights for batch in found]), weights[sampler.order().flatten()])
 
 
 def test_the_digest_tells_data_sets_apart(vectors):

@@ -208,6 +208,35 @@ def test_a_stopped_run_resumes_to_the_same_weights_and_records(vectors, make_mlp
     assert same(weights(whole), weights(again))
 
 
+def test_a_run_stopped_between_an_epochs_steps_and_its_end_measures_what_it_would_have(
+    vectors, make_mlp, tmp_path, monkeypatch
+):
+    def make():
+        network = make_mlp(2)
+        network.encoder.append(AlwaysDropout())
+        return network
+
+    recipe = Recipe(**FAST)
+    fit(make(), vectors, recipe, vectors, tmp_path / "whole")
+    with monkeypatch.context() as broken, pytest.raises(StoppedError):
+        broken.setattr(loop, "_end_epoch", stop)
+        fit(make(), vectors, recipe, vectors, tmp_path / "cut", checkpoint_seconds=0)
+    with at_most(20):
+        fit(make(), vectors, recipe, vectors, tmp_path / "cut")
+    assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (tmp_path / "whole/metrics.jsonl").read_bytes()
+
+
+class AlwaysDropout(nn.Module):
+    """Draws from the global stream also in eval mode."""
+
+    def forward(self, features):
+        return F.dropout(features, 0.5, training=True)
+
+
+def stop(*arguments):
+    raise StoppedError
+
+
 class JitteredSet(Dataset):
     """A data set with random transforms of its own."""
 

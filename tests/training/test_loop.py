@@ -119,6 +119,20 @@ def test_mixed_precision_of_the_engine_reaches_the_network(vectors):
     assert seen.value.args == (True, torch.bfloat16)
 
 
+def test_the_callbacks_of_the_engine_are_called_and_change_nothing(vectors, make_mlp):
+    class Counter:
+        steps = 0
+
+        def on_after_optimizer_step(self, **_):
+            self.steps += 1
+
+    counter, watched, plain = Counter(), make_mlp(2), make_mlp(2)
+    fit(watched, vectors, Recipe(**FAST), fabric=Fabric(devices=1, accelerator="cpu", callbacks=[counter]))
+    fit(plain, vectors, Recipe(**FAST))
+    assert counter.steps == 30
+    assert same(weights(watched), weights(plain))
+
+
 def test_double_precision_of_the_engine_trains_doubles(vectors, make_mlp, tmp_path):
     network = make_mlp(2)
     double = Fabric(accelerator="cpu", devices=1, precision="64-true")

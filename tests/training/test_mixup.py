@@ -73,6 +73,7 @@ def test_with_mixup_an_answer_is_as_wrong_as_the_share_of_the_label_that_it_miss
         network, state, mixture.groups, labels, Recipe(mixup=1), generator(1), torch.Tensor.backward, mixture=mixture
     )
     # Right; wrong by its partner's share; wrong; wrong by its own share.
+    state.count_errors()
     assert float(state.totals.wrong) == pytest.approx(0 + 0.75 + 1 + 0.25)
 
 

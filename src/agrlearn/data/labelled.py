@@ -227,7 +227,7 @@ class Batch(NamedTuple):
 
     objects: Objects
     labels: Tensor
-    weights: Tensor | None
+    weights: Tensor | None = None
 
 
 def fetch(dataset: Dataset, indices: Tensor) -> tuple[Objects, Tensor]:
@@ -277,11 +277,15 @@ def _class_numbers(labels: Any) -> Tensor:
 def batches(dataset: Dataset, sampler: GroupBatchSampler, *, start: int = 0, workers: int = 0) -> Iterator[Batch]:
     """Load the sampler's batches of `dataset`, beginning with step `start`."""
     if isinstance(dataset, LabelledSet):
-        for indices in sampler.batches(start):
-            yield Batch(*fetch(dataset, indices), None if dataset.weights is None else dataset.weights[indices])
+        order = sampler.order()
+        answers = [dataset.labels] if dataset.weights is None else [dataset.labels, dataset.weights]
+        # An epoch's labels and weights are no larger than its order: only the objects are taken batch by batch.
+        epoch = [order, *(values[order] for values in answers)]
+        for indices, *values in zip(*(sampler.cut(whole, start) for whole in epoch), strict=True):
+            yield Batch(take(dataset.objects, indices.flatten()), *(some.flatten() for some in values))
         return
     for objects, labels in fetch_each(dataset, list(sampler.batches(start)), workers=workers):
-        yield Batch(objects, labels, None)
+        yield Batch(objects, labels)
 
 
 def fetch_each(dataset: Dataset, batches: Sequence[Tensor], *, workers: int = 0) -> Iterator[tuple[Objects, Tensor]]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
 
+from agrlearn.adam import Adam
 from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.information.bounds import BOUNDS, Bound, MovingAverage
 from agrlearn.information.estimate_result import STEPS_PER_LOOK, Estimate, Training, combine
@@ -141,7 +142,7 @@ def _train(
     held_out = min(len(x) // _VALIDATION_SHARE, _MOST_VALIDATION_SAMPLES)
     objective: Bound = MovingAverage() if training.bound == "dv-average" else BOUNDS[training.bound]
     scores = MARGINALS[training.marginals]
-    optimizer = torch.optim.AdamW(critic.parameter_groups(training.learning_rate), weight_decay=0.0, fused=True)
+    optimizer = Adam(critic.parameter_groups(training.learning_rate), lr=training.learning_rate, decoupled=True)
     learning_rates = [group["lr"] for group in optimizer.param_groups]
     parameters: list[Tensor] = list(critic.parameters())
     averages = [parameter.detach().clone() for parameter in parameters]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from agrlearn.adam import Adam
 from agrlearn.errors import look_up
 from agrlearn.grouping import Objects
 from agrlearn.information.bounds import BOUNDS, Bound, MovingAverage
@@ -35,7 +36,7 @@ class InformationRegularizer:
         self.critic = critic
         self.bound: Bound = MovingAverage() if bound == "dv-average" else look_up(BOUNDS, bound, "bound")
         self.clip = clip
-        self.optimizer = torch.optim.Adam(critic.parameters(), lr=learning_rate, fused=True)
+        self.optimizer = Adam(critic.parameters(), lr=learning_rate)
 
     def ascend(self, groups: Objects, t: Tensor, random: torch.Generator | None = None) -> Tensor:
         """Take one step of the critic up J and return J before it; a J that is not finite changes nothing.

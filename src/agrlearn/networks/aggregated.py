@@ -114,7 +114,7 @@ class AggregatedClassifier(nn.Module):
 
     def heads(self, t: Tensor) -> Tensor:
         """Logits of every slot's label: (groups, features) -> (groups, fold, classes)."""
-        if self.shares_head:
+        if self.shares_head and self.fold > 1:
             return self.head(t).view(-1, 1, self.num_classes).expand(-1, self.fold, -1)
         return self.head(t).view(-1, self.fold, self.num_classes)
 

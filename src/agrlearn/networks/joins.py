@@ -107,7 +107,7 @@ def maximum(groups: Tensor) -> Tensor:
     >>> maximum(torch.tensor([[[1.0, 5.0], [3.0, 2.0]]]))
     tensor([[3., 5.]])
     """
-    return groups.amax(dim=1)
+    return groups.amax(dim=1) if groups.shape[1] > 1 else groups.squeeze(1)
 
 
 def average(groups: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def average(groups: Tensor) -> Tensor:
     >>> average(torch.tensor([[[1.0, 5.0], [3.0, 2.0]]]))
     tensor([[2.0000, 3.5000]])
     """
-    return groups.mean(dim=1)
+    return groups.mean(dim=1) if groups.shape[1] > 1 else groups.squeeze(1)
 
 
 def tandem(groups: Tensor, separator: int | None = None) -> Tensor:

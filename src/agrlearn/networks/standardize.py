@@ -49,5 +49,8 @@ class Standardize(nn.Module):
         return self
 
     def forward(self, objects: Tensor) -> Tensor:
-        shape = (-1, *[1] * (objects.ndim - 2))
-        return (objects.to(self.mean.dtype) - self.mean.view(shape)) / self.spread.view(shape)
+        mean, spread = self.mean, self.spread
+        if objects.ndim > 2:
+            shape = (-1, *[1] * (objects.ndim - 2))
+            mean, spread = mean.view(shape), spread.view(shape)
+        return (objects.to(mean.dtype) - mean) / spread

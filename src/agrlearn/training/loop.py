@@ -43,6 +43,7 @@ from agrlearn.training.setup import (
     make_optimizer,
     make_regularizer,
     set_learning_rate,
+    wrap,
 )
 from agrlearn.training.state import EpochTotals, TrainingState
 from agrlearn.training.step import train_step
@@ -100,7 +101,7 @@ def fit(
     recipe = recipe or Recipe()
     train_set = checked_dataset(train_set)
     validation_set = None if validation_set is None else checked_dataset(validation_set)
-    engine = fabric or Fabric(devices=1)
+    engine = fabric or _one_device()
     sampler = GroupBatchSampler(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
         rank=engine.global_rank, world_size=engine.world_size,
@@ -124,6 +125,12 @@ def fit(
         )  # fmt: skip
 
 
+@functools.cache
+def _one_device() -> Fabric:
+    """The default engine. To make one takes longer than many steps: Lightning looks through all installed packages."""
+    return Fabric(devices=1)
+
+
 def _train(
     network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, validation_set: Dataset | None,
     sampler: GroupBatchSampler, engine: Fabric, run: RunDirectory | None, checkpoint: dict[str, Any] | None,
@@ -133,7 +140,7 @@ def _train(
     """Train the remaining epochs."""
     if not network.training:
         network.train()
-    module, optimizer = engine.setup(network, make_optimizer(network, recipe))
+    module, optimizer, backward, unsynchronized = wrap(engine, network, make_optimizer(network, recipe))
     regularizer = None
     if recipe.alpha > 0:
         regularizer = make_regularizer(network, train_set, recipe, engine.device, augment, critic)
@@ -164,13 +171,17 @@ def _train(
             started = saved = time.perf_counter()
             before, earlier = state.seconds, state.epoch_seconds
             sampler.set_epoch(state.epoch)
-            seed_torch(derive_seed(recipe.seed, state.epoch, *own), engine.device)
+            epoch_seed = derive_seed(recipe.seed, state.epoch, *own)
+            # All at once: between the operations of a small network, a seed would take as long to derive as a layer.
+            seeds = [derive_seed(recipe.seed, state.epoch, step, *own) for step in range(steps)]
+            seed_torch(epoch_seed, engine.device)
             for objects, labels, weights in batches(train_set, sampler, start=state.step, workers=workers):
                 if not exact and labels.device.type == "cpu":  # on a GPU, this would wait for the device
                     check_range(labels, network.num_classes)
                 keys = (recipe.seed, state.epoch, state.step)
                 set_learning_rate(optimizer, learning_rate_at(recipe, state.epoch + state.step / steps))
-                with seeded(derive_seed(*keys, *own), engine.device):
+                # A LabelledSet draws nothing between two steps; another Dataset must find its stream as it left it.
+                with seeded(seeds[state.step], engine.device, restore=not exact):
                     if augment is not None:
                         objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
                     groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
@@ -179,10 +190,9 @@ def _train(
                         mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own), recipe.mixup_at)
                     train_step(
                         module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
-                        generator(*keys, _PERMUTATIONS), engine.backward,
+                        None if regularizer is None else generator(*keys, _PERMUTATIONS), backward,
                         None if weights is None else weights.to(engine.device).view(-1, network.fold),
-                        mixture=mixture, total=sampler.groups_at(state.step),
-                        unsynchronized=functools.partial(engine.no_backward_sync, module),
+                        mixture=mixture, total=sampler.groups_at(state.step), unsynchronized=unsynchronized,
                     )  # fmt: skip
                 state.step += 1
 
@@ -200,6 +210,8 @@ def _train(
                 if stopped:
                     raise KeyboardInterrupt
             seconds = state.epoch_seconds
+            if exact:
+                seed_torch(epoch_seed, engine.device)  # also where a run was resumed with no step left
             record = _end_epoch(state, recipe, log_groups, validation_set, workers)
             if recipe.patience is not None:
                 state.note_best(recipe.patience)
@@ -301,6 +313,7 @@ def _check(
 
 def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: float) -> str:
     """The figures of the current epoch so far, for the progress bar."""
+    state.count_errors()
     totals = state.totals
     figures = [
         f"{state.epoch + 1}/{recipe.epochs}",

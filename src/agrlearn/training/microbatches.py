@@ -1,5 +1,6 @@
 """Microbatches: a batch is cut into several to save memory, and J and batch normalisation see one at a time."""
 
+import functools
 import itertools
 import math
 
@@ -20,11 +21,12 @@ def microbatch_bounds(groups: int, count: int) -> list[int]:
     return [groups * number // count for number in range(count + 1)]
 
 
-def microbatch_sizes(groups: int, accumulate: int, ranks: int) -> list[int]:
+@functools.lru_cache
+def microbatch_sizes(groups: int, accumulate: int, ranks: int) -> tuple[int, ...]:
     """The number of groups of all ranks in each microbatch."""
     shares = [groups // ranks + (rank < groups % ranks) for rank in range(ranks)]  # as the sampler divides them
     bounds = [microbatch_bounds(share, count_microbatches(groups, accumulate, ranks)) for share in shares]
-    return [end - first for first, end in itertools.pairwise(map(sum, zip(*bounds, strict=True)))]
+    return tuple(end - first for first, end in itertools.pairwise(map(sum, zip(*bounds, strict=True))))
 
 
 def mean_log_groups(sampler: GroupBatchSampler, accumulate: int) -> float:

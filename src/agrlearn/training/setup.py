@@ -1,15 +1,20 @@
 """Make what a recipe describes: the optimizer, its learning rate, and the regularizer."""
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from lightning_fabric import Fabric
+from lightning_fabric.plugins import Precision
+from lightning_fabric.strategies import SingleDeviceStrategy
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from agrlearn.adam import Adam
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import Objects, group
@@ -29,12 +34,31 @@ def make_optimizer(network: AggregatedClassifier, recipe: Recipe) -> torch.optim
     """The recipe's optimizer, in which the heads and what `aggregate` added may have a rate of their own."""
     groups = _parameter_groups(network, recipe)
     if recipe.optimizer in ("adam", "adamw"):
-        kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-        return kind(groups, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+        decoupled = recipe.optimizer == "adamw"
+        return Adam(groups, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, decoupled=decoupled)
     return torch.optim.SGD(
         groups, lr=recipe.learning_rate, momentum=recipe.momentum, nesterov=recipe.momentum > 0,
         weight_decay=recipe.weight_decay,
     )  # fmt: skip
+
+
+class Wrapped(NamedTuple):
+    """A network and its optimizer as the engine runs them."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    backward: Callable[[Tensor], None]
+    unsynchronized: Callable[[], AbstractContextManager]
+    """A block in which the processes do not exchange gradients."""
+
+
+def wrap(engine: Fabric, network: AggregatedClassifier, optimizer: torch.optim.Optimizer) -> Wrapped:
+    """Put the network on its device, and in the engine's wrappers only if they do anything: a small step feels them."""
+    module, wrapped = engine.setup(network, optimizer)
+    plain = type(engine.strategy) is SingleDeviceStrategy and type(engine.strategy.precision) is Precision
+    if plain and not engine._callbacks:
+        return Wrapped(network, optimizer, Tensor.backward, nullcontext)
+    return Wrapped(module, wrapped, engine.backward, functools.partial(engine.no_backward_sync, module))
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -1,5 +1,7 @@
 """Everything that changes while a network trains, to be saved and restored together."""
 
+import itertools
+import operator
 import textwrap
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
@@ -18,6 +20,7 @@ from agrlearn.training.history import EpochRecord, best_record
 
 _LONGEST_REASON = 200
 _NOT_WRITTEN = "the last checkpoint is not one that agrlearn wrote; start over, with agrlearn train --fresh"
+_MOST_KEPT = 2**18  # logits of answers whose errors are not counted yet
 # What SGD without and with momentum, and Adam, store for each weight.
 _AVERAGES: list[set[str]] = [set(), {"momentum_buffer"}, {"step", "exp_avg", "exp_avg_sq"}]
 
@@ -80,6 +83,28 @@ class TrainingState:
     best_weights: dict[str, Tensor] | None = None
     """The weights with the best validation likelihood, if the recipe has patience."""
     out_of_patience: bool = False
+    answered: list[tuple[float, Tensor, Tensor]] = field(default_factory=list)
+    """Logits and labels whose errors are not in the totals yet, and what these errors are multiplied by."""
+
+    def note_answers(self, share: float, logits: Tensor, labels: Tensor) -> None:
+        """Keep a step's answers until the totals are looked at, or many have come together.
+
+        Args:
+            share: what an error counts.
+            logits: (groups, fold, classes).
+            labels: (groups, fold).
+        """
+        self.answered.append((share, logits.detach(), labels))
+        if len(self.answered) * logits.numel() > _MOST_KEPT:
+            self.count_errors()
+
+    def count_errors(self) -> None:
+        """Add the errors of the answers kept to the totals: of many steps at once, which is as quick as of one."""
+        for share, steps in itertools.groupby(self.answered, key=operator.itemgetter(0)):
+            _, logits, labels = zip(*steps, strict=True)
+            chosen = torch.cat(logits).argmax(dim=-1)
+            self.totals.wrong.add_((chosen != torch.cat(labels)).sum(), alpha=share)
+        self.answered.clear()
 
     def note_best(self, patience: int) -> None:
         """Keep the last epoch's weights if they are the best so far, and stop if the best epoch is too long ago.
@@ -95,6 +120,7 @@ class TrainingState:
 
     def gather_totals(self) -> EpochTotals:
         """Sum the totals of all ranks, check and return them on every rank, and keep them on rank 0."""
+        self.count_errors()
         self.totals = totals = self.totals.over_ranks()
         self.check_finite()
         if rank() > 0:
@@ -117,6 +143,7 @@ class TrainingState:
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values only, so that loading runs no code; weights that are not finite are refused."""
         self.check_finite()
+        self.count_errors()
         return {
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),

@@ -13,7 +13,7 @@ from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.ranks import world_size
 from agrlearn.training.microbatches import microbatch_bounds, microbatch_sizes
 from agrlearn.training.mixup import Mixture
-from agrlearn.training.objective import cross_entropy
+from agrlearn.training.objective import cross_entropy, times
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.state import TrainingState
 
@@ -22,7 +22,7 @@ _SKIPS_TOLERATED = 20
 
 def train_step(
     module: nn.Module, state: TrainingState, groups: Objects, labels: Tensor, recipe: Recipe,
-    random: torch.Generator, backward: Callable[[Tensor], None], weights: Tensor | None = None, *,
+    random: torch.Generator | None, backward: Callable[[Tensor], None], weights: Tensor | None = None, *,
     mixture: Mixture | None = None, total: int | None = None,
     unsynchronized: Callable[[], AbstractContextManager] = nullcontext,
 ) -> None:  # fmt: skip
@@ -32,6 +32,7 @@ def train_step(
         module: the network, as the engine wrapped it.
         groups: (groups, fold, ...).
         labels: (groups, fold).
+        random: of the permutations for J; not used without a regularizer.
         weights: (groups, fold), or None for 1 everywhere.
         mixture: the groups as mixed by mixup.
         total: groups of all processes together; by default those of this one.
@@ -55,34 +56,35 @@ def train_step(
         with nullcontext() if end == len(labels) else unsynchronized():
             logits, t = module(microbatch, with_bottleneck=True, mix=mix)
             losses = [
-                proportion
-                * cross_entropy(
-                    logits,
-                    target[here],
-                    None if weight is None else weight[here],
-                    label_smoothing=recipe.label_smoothing,
+                times(
+                    proportion,
+                    cross_entropy(
+                        logits,
+                        target[here],
+                        None if weight is None else weight[here],
+                        label_smoothing=recipe.label_smoothing,
+                    ),
                 )
                 for proportion, target, weight in targets
             ]
             loss = sum(losses[1:], start=losses[0])
             # The engine averages gradients over the processes; with the factor `ranks` they are summed.
-            objective = (ranks * (end - first) / total) * loss
+            objective = times(ranks * (end - first) / total, loss)
             if state.regularizer is not None:
                 information = _information(state, state.regularizer, microbatch, t, recipe, random)
                 if information is not None:
                     objective = objective + (ranks * size / total * recipe.alpha) * information
             backward(objective)
-        state.totals.loss += loss.detach() * (end - first)
-        chosen = logits.detach().argmax(dim=-1)
+        state.totals.loss.add_(loss.detach(), alpha=end - first)
         for proportion, target, _ in targets:
-            state.totals.wrong += proportion * (chosen != target[here]).sum()
+            state.note_answers(proportion, logits, target[here])
         state.totals.groups += end - first
     state.optimizer.step()
 
 
 def _information(
     state: TrainingState, regularizer: InformationRegularizer, groups: Objects, t: Tensor, recipe: Recipe,
-    random: torch.Generator,
+    random: torch.Generator | None,
 ) -> Tensor | None:  # fmt: skip
     """The penalty J after K ascents of the critic; None if it is not finite and must be left out."""
     # The encoder does not move while the critic ascends, so t is computed once for all K steps.
