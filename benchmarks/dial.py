@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from agrlearn.data.datasets import open_source
+from agrlearn.drawing import INK, save_picture
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
@@ -117,7 +118,7 @@ def draw(points: list[Point]) -> None:
     ordinary = next(point for point in points if point.fold == 1)
     for panel, join in zip(panels, JOINS, strict=True):
         panel.axvline(1, color="0.85", linewidth=1, zorder=0)
-        panel.plot(1, 100 * ordinary.error, "*", color="0.2", markersize=13, label="fold 1")
+        panel.plot(1, 100 * ordinary.error, "*", color=INK, markersize=13, label="fold 1")
         for fold, colour in colours.items():
             mine = [point for point in points if (point.join, point.fold) == (join, fold)]
             front = sorted((point.speed.middle, 100 * point.error) for point in mine if _is_on_front(point, mine))
@@ -137,7 +138,7 @@ def draw(points: list[Point]) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
     PICTURE.parent.mkdir(exist_ok=True)
-    figure.savefig(PICTURE, dpi=110)
+    save_picture(figure, PICTURE, dpi=110)
 
 
 def _is_on_front(point: Point, others: list[Point]) -> bool:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from agrlearn.drawing import INK, save_picture
 from agrlearn.evaluation.statistics import mean_over_runs
 from agrlearn.files import markdown_table
 from agrlearn.grouping import first_tensor
@@ -145,7 +146,7 @@ def draw() -> None:
     from matplotlib import pyplot
 
     done = json.loads(RESULTS.read_text())
-    colours = dict(zip(METHODS, ("#555555", "#999999", "#c9a66b", "#cc79a7", "#0072b2", "#d55e00"), strict=True))
+    colours = dict(zip(METHODS, (INK, "#aaaaaa", "#c9a66b", "#cc79a7", "#0072b2", "#d55e00"), strict=True))
     for study, (label, values) in STUDIES.items():
         figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
         for method, colour in colours.items():
@@ -173,7 +174,7 @@ def draw() -> None:
             axes.minorticks_off()
         axes.set(xlabel=label, ylabel="test error, %")
         axes.legend(frameon=False)
-        figure.savefig(ROOT / "docs" / f"why-{study}.png", dpi=120, metadata={"Software": None})
+        save_picture(figure, ROOT / "docs" / f"why-{study}.png", dpi=120, metadata={"Software": None})
         pyplot.close(figure)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from agrlearn.drawing import INK, save_picture
+
 DOCS = Path(__file__).parent
-COLOURS = {"fold 1": "#555555", "fold 1, objects as fold 4": "#009e73", "fold 2": "#0072b2", "fold 4": "#d55e00"}
+COLOURS = {"fold 1": INK, "fold 1, objects as fold 4": "#009e73", "fold 2": "#0072b2", "fold 4": "#d55e00"}
 MARKS = {
     "ordinary": "o",
     "Replicated": "o",
@@ -40,7 +42,7 @@ def draw(points: list[Point], file: Path) -> None:
     for network, colour in COLOURS.items():
         axes.plot([], [], color=colour, linewidth=3, label=network)
     for prediction, mark in list(MARKS.items())[1:]:
-        axes.plot([], [], color="#555555", marker=mark, linestyle="none", label=prediction)
+        axes.plot([], [], color=INK, marker=mark, linestyle="none", label=prediction)
     axes.set(xscale="log", xlabel="million multiply-adds per object", ylabel="test error, %", ylim=(0, None))
     ticks = (0.35, 0.5, 0.7, 1, 1.5, 2, 3, 5)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -48,7 +50,7 @@ def draw(points: list[Point], file: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, ncols=2)
     # The numbers are kept in the picture, so that a test can tell when the table has moved on.
-    figure.savefig(file, metadata={"Date": None, "Description": json.dumps(points)})
+    save_picture(figure, file, metadata={"Date": None, "Description": json.dumps(points)})
 
 
 if __name__ == "__main__":

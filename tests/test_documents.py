@@ -16,7 +16,9 @@ from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
 import cyclopts
+import numpy
 import pytest
+from PIL import Image
 
 import agrlearn
 import agrlearn.information
@@ -144,6 +146,18 @@ def test_the_picture_of_the_dial_shows_the_readmes_table():
     picture = ElementTree.parse(ROOT / "docs" / "dial.svg")
     drawn = picture.find(".//{http://purl.org/dc/elements/1.1/}description").text
     assert [tuple(point) for point in json.loads(drawn)] == points, "draw it again: python docs/pictures.py"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs").glob("*.[ps][nv]g")), ids=lambda file: file.name)
+def test_pictures_of_the_pages_can_be_read_on_dark_ones(file):
+    if file.suffix == ".svg":
+        assert not re.findall(r"(?:fill|stroke): #(?:0{6}|f{6})\b", file.read_text())
+    else:
+        with Image.open(file) as picture:
+            pixels = numpy.asarray(picture.convert("RGBA"))
+        assert (pixels[[0, 0, -1, -1], [0, -1, 0, -1], 3] == 0).all()
+        drawn = pixels[pixels[..., 3] == 255][:, :3].max(axis=1)
+        assert drawn.min() > 90  # no black
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*-small.json")), ids=lambda file: file.stem)

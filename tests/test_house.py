@@ -17,7 +17,7 @@ from agrlearn.prediction.protocols import PROTOCOLS
 SOURCE = Path(agrlearn.__file__).parent
 
 ORDER = [
-    "errors", "theory", "seeding", "files", "ranks", "modes", "grouping", "data", "information", "networks",
+    "errors", "drawing", "theory", "seeding", "files", "ranks", "modes", "grouping", "data", "information", "networks",
     "prediction", "evaluation", "training", "runs", "sklearn", "studies", "reporting", "cli",
 ]  # fmt: skip
 

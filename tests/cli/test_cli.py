@@ -197,6 +197,8 @@ def test_without_a_terminal_training_tells_now_and_then_how_far_it_is(table, tmp
     lines = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"fold 2 · epoch 1/3 · loss [\d.]+ · error [\d.]+% · [\d,]+ objects/s", lines[0])
     assert re.fullmatch(r"fold 2 · epoch 3/3 · loss .* · held out [\d.]+% · [\d,]+ objects/s", lines[-1])
+    assert call("train", table, "--patience", 3, "--run-dir", tmp_path / "patient", "--no-report", *RECIPE) == 0
+    assert re.search(r" · validation [\d.]+% · [\d,]+ objects/s$", capsys.readouterr().err.splitlines()[-1])
     network = build_network("mlp", object_shape=(6,), num_classes=3, fold=2)
     fit(network, vectors, Recipe(epochs=1))
     assert capsys.readouterr().err == ""

@@ -104,6 +104,9 @@ def test_what_chose_the_epoch_is_never_what_is_reported(ship, capsys):
     assert len(held_out) == 20
     assert set(held_out.origin.rows.tolist()) == set(data.test.origin.rows.tolist())
     assert not set(held_out.origin.rows.tolist()) & set(data.stopping.origin.rows.tolist())
+    everything = ("--test", ship, "--validation-fraction", 0, "--patience", 2)
+    assert call("train", ship, *everything, "--run-dir", "none", *FAST) == 2
+    assert "patience needs a validation set to judge the epochs by" in capsys.readouterr().err
 
 
 def test_a_test_file_is_what_is_measured_and_nothing_else_is_held_out(ship, tmp_path, capsys):

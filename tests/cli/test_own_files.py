@@ -84,7 +84,9 @@ def test_sentences_in_a_table_are_found_and_said_aloud(kind, tmp_path, capsys):
     assert [row["prediction"] in ("pos", "neg") for row in found] == [True, True]
     assert call("evaluate", run, file) == 0
     assert call("predict", run, file, "--protocol", "batched") == 2
-    assert "slot-blind" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "slot-blind" in told
+    assert "allow_slot_blind" not in told  # the command line has no such option
 
 
 def test_numbers_in_a_table_keep_their_columns(tmp_path, capsys):

@@ -12,7 +12,7 @@ from agrlearn.prediction.protocols import Contextual
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.cli.commands import OWN, RECIPE, append_row, call
-from tests.data.files import write_images
+from tests.data.files import write_images, write_rows
 from tests.runs.notes import change_note
 
 
@@ -23,7 +23,8 @@ def sections(file) -> set[str]:
 def test_training_ends_with_a_report_and_report_shows_runs_side_by_side(table, tmp_path, capsys):
     for seed in (0, 1):
         run = tmp_path / f"run-seed{seed}"
-        assert call("train", table, "--alpha", 0.1, "--seed", seed, "--run-dir", run, *RECIPE) == 0
+        options = ("--alpha", 0.1, "--net.join", "features", "--seed", seed)
+        assert call("train", table, *options, "--run-dir", run, *RECIPE) == 0
         assert f"Report: {run / 'report.html'}" in capsys.readouterr().out
         assert {"curves", "dial", "heads", "confusion", "hardest"} <= sections(run / "report.html")
     assert call("report", tmp_path / "run-seed0", tmp_path / "run-seed1", "--output", tmp_path / "both.html") == 0
@@ -68,6 +69,27 @@ def test_a_report_says_how_much_was_left_out(tmp_path, capsys):
     assert sentence in capsys.readouterr().out
     assert sentence in page.read_text()
     assert re.search(rf'<p class="small">{tmp_path}/pets/\w+/\d\.\w+</p>', page.read_text())
+
+
+@pytest.mark.parametrize("test", ["own", "file"])
+def test_the_hardest_objects_are_named_by_their_rows_in_every_report(test, tmp_path, capsys):
+    chance = numpy.random.default_rng(0)
+    tables = {}
+    for name in ("data", "other"):
+        rows = [[*chance.normal(size=2).round(3), "ab"[number % 2]] for number in range(60)]
+        write_rows(tmp_path / f"{name}.csv", ["a", "b", "label"], rows)
+        tables[name] = {f"row {number}": row for number, row in enumerate(rows, start=2)}
+    options = ("--test", "other.csv") if test == "file" else ()
+    assert call("train", "data.csv", *options, "--run-dir", "run", *RECIPE) == 0
+    assert call("report", "run", "--output", "again.html") == 0
+    for page in ("run/report.html", "again.html"):
+        shown = (tmp_path / page).read_text().partition('id="hardest"')[2]
+        found = re.findall(r"<blockquote>([^<]*)</blockquote>.*?<strong>(\w)</strong>.*?>(row \d+)<", shown, re.DOTALL)
+        assert len(found) >= 6
+        for numbers, label, row in found:
+            *expected, truth = tables["other" if test == "file" else "data"][row]
+            assert [float(number) for number in numbers.split(", ")] == pytest.approx(expected, rel=1e-3)
+            assert label == truth
 
 
 def test_report_knows_a_copy_of_the_training_data(table, tmp_path):

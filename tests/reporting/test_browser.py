@@ -1,5 +1,6 @@
 """The page in a real browser: drawn, quiet, and answering to the mouse, the keys and the run picker."""
 
+import dataclasses
 import os
 import re
 import signal
@@ -182,6 +183,29 @@ def test_the_legend_holds_only_what_is_drawn(open_page):
     assert legend("error") == ["held-out", "in training"]  # no run has patience
     page.click("[data-pick='1']")
     assert legend("dial-error") == ["replicated"]  # of a network with fold 1
+
+
+def test_of_networks_without_errors_nothing_is_cut_off_and_no_error_is_below_zero(open_page, report, tmp_path):
+    def without_errors(chart):
+        zeros = [
+            dataclasses.replace(series, low=None, high=None, **(
+                {"x": ((0.0,) * len(series.y),)} if chart.id == "heads" else {"y": (0.0,) * len(series.y)}
+            ))
+            for series in chart.series
+        ]  # fmt: skip
+        return dataclasses.replace(chart, series=tuple(zeros))
+
+    perfect = dataclasses.replace(
+        report, dial=tuple(map(without_errors, report.dial)), heads=without_errors(report.heads)
+    )
+    (tmp_path / "page.html").write_text(render(perfect))
+    page = open_page((tmp_path / "page.html").as_uri(), width=400)
+    assert page.count("#chart-dial-error .label") >= 6
+    lowest = "Math.max(...[...document.querySelectorAll('#chart-dial-error .label')].map(label => bottom(label)))"
+    clip = "bottom(document.querySelector('#chart-dial-error clipPath rect'))"
+    bottom = "const bottom = element => { const box = element.getBBox(); return box.y + box.height; };"
+    assert page.run(f"(() => {{ {bottom} return {lowest} <= {clip}; }})()")
+    assert "-" not in ticks(page, "heads").replace(QUOTED, "")
 
 
 def test_the_dark_page_is_dark(open_page):

@@ -12,6 +12,7 @@ from agrlearn.evaluation.evaluate import Evaluation
 from agrlearn.evaluation.metrics import METRICS, Metric, Scores
 from agrlearn.reporting.collect import report_of_runs
 from agrlearn.reporting.measure import measure
+from agrlearn.reporting.measured_charts import dial_charts
 from agrlearn.reporting.page import render
 from agrlearn.reporting.training_charts import training_charts
 from agrlearn.runs.facts import settings_of
@@ -70,3 +71,32 @@ def test_the_epoch_that_patience_kept_is_marked_for_every_seed(trained):
         series for chart in training_charts(settings_of(unfinished)) for series in chart.series
         if "patience" in series.name
     ]  # fmt: skip
+
+
+def test_the_part_that_chose_the_epoch_is_called_validation_and_not_held_out(trained):
+    facts, _ = trained
+
+    def words(runs) -> tuple[str, str]:
+        (chart,) = [chart for chart in training_charts(settings_of(runs)) if chart.id == "error"]
+        return dict(chart.key)["solid"], chart.about.partition(" by ")[0]
+
+    assert words(facts) == ("held-out", "On held-out objects")
+    assert words([with_patience(run, 2) for run in facts]) == ("validation", "On validation objects")
+    assert words([facts[0], with_patience(facts[2], 2)])[0] == "held-out or validation"
+
+
+def test_scores_from_the_part_that_chose_the_epoch_are_not_called_held_out(trained):
+    facts, _ = trained
+    runs = [with_patience(run, 2) for run in facts]
+    assert "seeds, on the validation objects that chose the epoch by" in render(report_of_runs("", settings_of(runs)))
+    assert "seeds, on held-out objects by" in render(report_of_runs("", settings_of(facts)))
+
+
+def test_a_network_with_one_way_to_predict_has_no_dial(report, trained):
+    both, (ordinary, grouped) = report.settings, (report.measured[0], report.measured[1])
+    assert len(ordinary.dial) == 1
+    assert dial_charts(both, {0: ordinary}) == []
+    assert dial_charts(both, {1: grouped})
+    page = render(report_of_runs("ordinary networks", settings_of(trained[0]), dict.fromkeys((0, 1), ordinary)))
+    assert "Replicated puts an object into every slot" in page
+    assert "Batched" not in page

@@ -58,7 +58,25 @@ def test_a_run_under_way_shows_its_curves_and_how_far_it_is(ask):
     status, text = ask("/data.json")
     news = json.loads(text)
     assert (status, news["done"]) == (200, False)
-    assert "epoch 4 of 4, last update" in news["status"]
+    assert "epoch 4 of 4, about 0 s left, last update" in news["status"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "patience", "told"),
+    [
+        (4, None, "epoch 4 of 104, about 100 s left"),
+        (40, None, "epoch 4 of 104, about 17 minutes left"),
+        (4000, 3, "epoch 4 of 104, at most 27.8 hours left"),
+    ],
+)
+def test_the_time_left_follows_from_the_epochs_so_far(ask, run, seconds, patience, told):
+    (run / "timing.jsonl").write_text("".join(f'{{"epoch": {n}, "seconds": {seconds / 4}}}\n' for n in range(1, 5)))
+    about = json.loads((run / "run.json").read_text())
+    about["identity"]["recipe"] |= {"epochs": 104, "patience": patience}
+    (run / "run.json").write_text(json.dumps(about))
+    assert f"Under way: {told}, last update" in json.loads(ask("/data.json")[1])["status"]
+    (run / "metrics.jsonl").unlink()
+    assert "epoch 0 of 104, last update" in json.loads(ask("/data.json")[1])["status"]
 
 
 def test_a_finished_run_becomes_the_whole_report(ask, run):

@@ -8,8 +8,7 @@ import weakref
 import pytest
 import torch
 
-from agrlearn.data.labelled import Origin
-from agrlearn.data.sources import Place
+from agrlearn.data.labelled import Origin, Place
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.metrics import METRICS, calibration_bins, outcomes_of, score
 from agrlearn.prediction.protocols import Batched
@@ -82,8 +81,10 @@ def test_the_hardest_objects_are_named_by_their_place_in_the_data(trained, hosti
     (plain,) = measure([[lambda: subject]], dial=False)
     likelihoods = evaluate(subject.network, subject.test_set).outcomes.likelihood
     assert plain.hardest[0].place == f"object {rows[likelihoods.argmin()]}"
-    named = dataclasses.replace(subject, places=[Place(number, f"{number}.png") for number in range(96)])
-    (found,) = measure([[lambda: named]], dial=False)
+    places = [Place(number, f"{number}.png") for number in range(96)]
+    origin = dataclasses.replace(subject.test_set.origin, places=places)
+    named = dataclasses.replace(subject.test_set, origin=origin)
+    (found,) = measure([[lambda: dataclasses.replace(subject, test_set=named)]], dial=False)
     assert [one.place for one in found.hardest] == [f"{one.place.split()[1]}.png" for one in plain.hardest]
 
 

@@ -8,6 +8,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from scipy.stats import binomtest
 
 from agrlearn.reporting.charts import Chart, Series
 from agrlearn.reporting.collect import report_of_runs
@@ -48,10 +49,47 @@ def test_every_section_is_there(page):
     assert tuple(sections(page)) == SECTIONS
 
 
+def headline_of(page: str) -> str:
+    found = re.search(r'<div class="headline">(.*?)</div>', page, re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", "", found[1]).split()) if found else ""
+
+
+def test_the_error_of_the_best_setting_stands_on_top_with_its_objects_its_interval_and_its_cost(page, report, trained):
+    best = min(report.comparison, key=lambda row: row.scores["error"].value)
+    error, found = best.scores["error"], report.measured[best.setting]
+    width = error.half_width()
+    low, high = max(0.0, error.value - width), min(1.0, error.value + width)
+    text = headline_of(page)
+    assert text.startswith(f"{100 * error.value:.2f} % error {100 * (1 - error.value):.2f} % accuracy ")
+    assert "errs least of 2 settings, on 32 objects, by Replicated prediction." in text
+    assert f"of the error, over 2 seeds: {100 * low:.2f} to {100 * high:.2f} %." in text
+    assert f"{found.parameters:,} parameters, {found.multiply_adds:,.0f} multiply-adds for one object" in text
+    assert page.index('class="headline"') < page.index("<nav")
+
+
+def test_the_interval_of_one_run_is_over_its_objects(report, trained):
+    facts, _ = trained
+    found = report.measured[0]
+    scores = (dataclasses.replace(found.scores[0], error=10 / 32),)
+    one = dataclasses.replace(found, scores=scores, confusion=((10, 4, 0), (6, 10, 0), (0, 0, 2)))
+    text = headline_of(render(report_of_runs("one run", settings_of(facts[:1]), {0: one})))
+    low, high = binomtest(10, 32).proportion_ci(method="wilson")
+    assert "% accuracy On 32 objects, by Replicated prediction. 95 % interval of the error" in text
+    assert f", over the 32 objects: {100 * low:.2f} to {100 * high:.2f} %." in text
+    assert "flatters" not in text
+
+
+def test_settings_of_other_objects_have_no_common_headline(report, trained):
+    facts, _ = trained
+    other = {0: report.measured[0], 1: dataclasses.replace(report.measured[1], origin="5 objects")}
+    assert headline_of(render(report_of_runs("", settings_of(facts), other))) == ""
+
+
 def test_what_is_not_known_is_left_out(trained):
     facts, _ = trained
     page = render(report_of_runs("curves only", settings_of(facts), notes=["nothing was measured"]))
     assert sections(page) == ["overview", "curves", "again"]
+    assert headline_of(page) == ""
     assert "nothing was measured" in page
 
 

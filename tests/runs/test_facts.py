@@ -35,6 +35,21 @@ def test_runs_that_differ_only_by_their_seed_are_one_setting(tmp_path):
     assert [(setting.name, len(setting.runs)) for setting in settings] == [("a", 2), ("b", 1)]
 
 
+def test_seeds_that_draw_other_objects_of_the_same_data_are_one_setting(tmp_path):
+    def runs(stamp="a", **recipe):
+        return [
+            dataclasses.replace(
+                make_facts(tmp_path, f"r-seed{seed}", seed=seed, held_out=f"9 objects, {seed}", **recipe),
+                spec={"data": "t.csv", "recipe": {"seed": seed}}, data_stamp=stamp,
+            )
+            for seed in (0, 1)
+        ]  # fmt: skip
+
+    assert len(settings_of(runs(patience=3))) == 1
+    assert len(settings_of(runs())) == 2  # without patience all seeds have the same objects, unless the data changed
+    assert len(settings_of([*runs(patience=3), *runs("b", patience=3)])) == 2  # the data changed
+
+
 def test_a_repetition_of_a_seed_is_a_setting_of_its_own(tmp_path):
     settings = settings_of([make_facts(tmp_path / place, "a-seed0") for place in ("x", "y")])
     assert [setting.name for setting in settings] == ["x/a", "y/a"]

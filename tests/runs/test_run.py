@@ -147,6 +147,24 @@ def test_a_split_of_ones_own_is_known_again_in_any_order(tmp_path, monkeypatch):
     assert run.held_out(run.read("other.csv")) is None
 
 
+def test_what_chose_the_epoch_is_called_validation_and_what_did_not_held_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data, _, _ = write_table(tmp_path)
+    train, held_out = open_source(data).split(0.25)
+    patient = RECIPE.model_copy(update={"patience": 1})
+    for name, recipe, kind in (("plain", RECIPE, "held-out"), ("patient", patient, "validation")):
+        network = build_network(object_shape=(2,), num_classes=2, fold=2, width=8)
+        fit(network, train, recipe, held_out, name)
+        run = Run.open(name)
+        assert f", {kind} error " in str(run)
+        assert f"{len(held_out)} {kind} objects" in run.to_measure(run.read(data))[1]
+    # The command line holds out one part for either purpose.
+    assert call("train", data, "--patience", 1, "--run-dir", "commanded", *SMALL) == 0
+    run = Run.open("commanded")
+    assert ", validation error " in str(run)
+    assert "6 held-out objects of" in run.to_measure(run.read(data))[1]
+
+
 def test_a_network_that_was_built_in_python_is_opened_with_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images = foreign.images(24)

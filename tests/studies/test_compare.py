@@ -108,7 +108,7 @@ def test_a_difference_that_is_the_same_in_every_split_is_not_certain_for_that():
 
 
 def test_arrays_are_compared_from_python_with_a_table_and_a_picture(tmp_path, monkeypatch):
-    monkeypatch.setattr("agrlearn.studies.compare.DEFAULT_RECIPE", agrlearn.Recipe(epochs=1, evaluate_every=1))
+    monkeypatch.setattr("agrlearn.studies.compare.default_epochs", lambda kind, objects: 1)
     random = numpy.random.default_rng(0)
     x, y = random.normal(size=(60, 4)), numpy.arange(60) % 2
     found = agrlearn.compare(x, y, seeds=2, run_dir=tmp_path)
@@ -126,7 +126,7 @@ def test_arrays_without_labels_get_a_sentence(tmp_path):
 
 
 def test_the_command_shows_the_table_and_the_verdict(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("agrlearn.studies.compare.DEFAULT_RECIPE", agrlearn.Recipe(epochs=1, evaluate_every=1))
+    monkeypatch.setattr("agrlearn.studies.compare.default_epochs", lambda kind, objects: 1)
     assert call("compare", "wine", "--seeds", 2, "--run-dir", tmp_path, "--also", "fold=3,join=max") == 0
     out = capsys.readouterr().out
     assert "| fold 3, max |" in out

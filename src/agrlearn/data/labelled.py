@@ -19,6 +19,15 @@ LONGEST_NAME = 1000
 """Characters in the name of a class."""
 
 
+class Place(NamedTuple):
+    """The place of an object in its source."""
+
+    number: int
+    """Its number from 0; objects that were left out are counted too."""
+    name: str
+    """Its row or its file."""
+
+
 @dataclass(frozen=True, eq=False)
 class Origin:
     """Where labelled objects come from, so that a run can find its data again."""
@@ -36,9 +45,16 @@ class Origin:
     """Objects in that part."""
     rows: Tensor | None = None
     """The indices of these objects in the part, in order; None for all."""
+    places: Sequence[Place] | None = None
+    """Of all objects of the part, if it has rows or files."""
 
     def subset(self, indices: Tensor) -> "Origin":
         return replace(self, rows=indices if self.rows is None else self.rows[indices])
+
+    def name_of(self, number: int) -> str:
+        """Where one of these objects is in the source: its row, its file, or its number from 0."""
+        index = number if self.rows is None else int(self.rows[number])
+        return f"object {index}" if self.places is None else self.places[index].name
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
-from agrlearn.data.labelled import LabelledSet, Origin, check_class_count
+from agrlearn.data.labelled import LabelledSet, Origin, Place, check_class_count
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.files import spreadsheet_cell, write_atomically
@@ -23,15 +23,6 @@ def refuse_growth(origin: str, made: int, read: int, advice: str) -> None:
     """Refuse to make `made` bytes of objects from `read` bytes of files, if these look like a decompression bomb."""
     if made > max(_LARGE, _GROWTH * read):
         raise DataError(f"{origin} would take {made / 1e9:.1f} GB in memory, from {read:,} bytes of files; {advice}")
-
-
-class Place(NamedTuple):
-    """The place of an object in its source."""
-
-    number: int
-    """Its number from 0; objects that were left out are counted too."""
-    name: str
-    """Its row or its file."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,9 @@ class Source:
             raise DataError(f"{self.name} has no labels; {advice}")
         made = LabelledSet.of(part.objects, part.labels, class_names or self.class_names, origin=self.name)
         name = "test" if part is self.test else "train"
-        origin = Origin(self.lasting_name, self.data_dir, self.preparation, self.skip_bad, name, len(made))
+        origin = Origin(
+            self.lasting_name, self.data_dir, self.preparation, self.skip_bad, name, len(made), places=part.places
+        )
         return replace(made, origin=origin)
 
     def split(

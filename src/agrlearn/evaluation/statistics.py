@@ -57,6 +57,18 @@ def mean_over_runs(values: Sequence[float]) -> Mean:
     return Mean(statistics.fmean(values), error, len(values))
 
 
+def share_interval(share: float, objects: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The confidence interval of a share that was counted on so many objects, by Wilson's method.
+
+    >>> [round(bound, 3) for bound in share_interval(0.1, 100)]
+    [0.055, 0.174]
+    """
+    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    centre = (share + z * z / (2 * objects)) / (1 + z * z / objects)
+    half = z * math.sqrt(share * (1 - share) / objects + (z / (2 * objects)) ** 2) / (1 + z * z / objects)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
 def paired_difference(values: Mapping[int, float], base: Mapping[int, float]) -> Mean:
     """The mean difference over the seeds that both have.
 

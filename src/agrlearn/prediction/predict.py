@@ -110,7 +110,7 @@ def answers_of(
         raise RecipeError(
             f"this network is slot-blind: its heads cannot know which object of a group they answer for, so "
             f"{type(chosen).__name__} prediction cannot work; use Replicated, or train with a join that distinguishes "
-            "slots (channels, width, features, or slot-wise pooling); predict(allow_slot_blind=True) does it anyway"
+            "slots (channels, width, features, or slot-wise pooling)"
         )
     count = count_objects(objects)
     if count == 0:

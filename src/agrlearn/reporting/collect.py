@@ -10,7 +10,7 @@ from agrlearn.grouping import GroupBatchSampler
 from agrlearn.reporting.charts import Chart
 from agrlearn.reporting.measure import Measurement
 from agrlearn.reporting.measured_charts import dial_charts, heads_chart, reliability_chart
-from agrlearn.reporting.overview import ComparisonRow, compare
+from agrlearn.reporting.overview import ComparisonRow, Headline, compare, headline
 from agrlearn.reporting.paper_table import PublishedTable, published_table
 from agrlearn.reporting.training_charts import information_plane, training_charts
 from agrlearn.runs.facts import RunFacts, Setting
@@ -40,6 +40,7 @@ class Report:
     cards: tuple[Card, ...]
     command: str = ""
     """Runs all of it again."""
+    headline: Headline | None = None
     comparison: tuple[ComparisonRow, ...] = ()
     table: PublishedTable | None = None
     dial: tuple[Chart, ...] = ()
@@ -68,9 +69,11 @@ def report_of_runs(
     """
     found = dict(measured or {})
     report = _report_of_settings(title, settings, command)
+    rows = compare(settings, found)
     return replace(
         report,
-        comparison=tuple(compare(settings, found)),
+        headline=headline(rows, found),
+        comparison=tuple(rows),
         dial=tuple(dial_charts(report.settings, found)),
         reliability=reliability_chart(report.settings, found),
         heads=heads_chart(report.settings, found),

@@ -72,7 +72,7 @@ class LiveRun:
             return f"Finished: {epochs}. This page no longer changes."
         if facts.finished:
             return f"Finished: {epochs}. Measuring the network …"
-        return f"Under way: {epochs}, last update {_ago(facts.folder)}."
+        return f"Under way: {epochs}{_time_left(facts)}, last update {_ago(facts.folder)}."
 
 
 class LiveServer:
@@ -158,5 +158,19 @@ class LiveServer:
 
 def _ago(folder: Path) -> str:
     newest = max(file.stat().st_mtime for file in folder.iterdir() if file.suffix in (".json", ".jsonl"))
-    seconds = max(0.0, time.time() - newest)
-    return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} minutes ago"
+    return f"{_duration(max(0.0, time.time() - newest))} ago"
+
+
+def _time_left(facts: RunFacts) -> str:
+    """How long the remaining epochs take, if they take as long as those so far; empty before the first."""
+    if not facts.epochs:
+        return ""
+    done = len(facts.epochs)
+    left = facts.seconds / done * (facts.recipe["epochs"] - done)
+    return f", {'about' if facts.recipe.get('patience') is None else 'at most'} {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -106,9 +106,7 @@ class Reporter:
         context = None
         if self.dial is not False and can_be_grouped(network):
             context = self._training_objects(note.source if note else name, run)
-        part = source.test if test_set.origin is not None and test_set.origin.part == "test" else source.train
-        words = tuple(source.preparation.get("words", ()))
-        return Subject(network, test_set, context, origin, words, part.places if part else None)
+        return Subject(network, test_set, context, origin, tuple(source.preparation.get("words", ())))
 
     def _source(self, name: str, run: Run) -> Source:
         """Data for a run's network, read once for all runs that prepare them alike."""

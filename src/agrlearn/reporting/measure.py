@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.data.sources import Place
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
 from agrlearn.evaluation.metrics import METRICS, Bin, Outcomes, Scores, calibration_bins
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
@@ -42,8 +41,6 @@ class Subject:
     """What the objects are, for a person to read."""
     words: tuple[str, ...] = ()
     """By token number from 2 on, where the objects are sentences."""
-    places: Sequence[Place] | None = None
-    """The rows or files of the data that the objects come from, where these are known."""
 
     @property
     def lacks_context(self) -> bool:
@@ -54,11 +51,9 @@ class Subject:
         return map_objects(lambda tensor: tensor[:1], self.test_set.objects)
 
     def place_of(self, number: int) -> str:
-        """Where an object of the test set stands in the data: its row, its file, or its number from 0."""
+        """Where an object of the test set is in the data."""
         origin = self.test_set.origin
-        if origin is not None and origin.rows is not None:
-            number = int(origin.rows[number])
-        return f"object {number}" if self.places is None else self.places[number].name
+        return f"object {number}" if origin is None else origin.name_of(number)
 
 
 @dataclass(frozen=True)

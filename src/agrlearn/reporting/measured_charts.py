@@ -11,7 +11,7 @@ _MARKS: dict[str, Mark] = {"replicated": "circle", "batched": "square", "context
 
 
 def dial_charts(names: Sequence[str], measured: Mapping[int, Measurement]) -> list[Chart]:
-    """Each metric against speed, for every way to predict."""
+    """Each metric against speed, for every way to predict; none where there is but one."""
     dials = {
         (number, protocol): [point for point in found.dial if point.protocol == protocol]
         for number, found in measured.items()
@@ -25,7 +25,7 @@ def dial_charts(names: Sequence[str], measured: Mapping[int, Measurement]) -> li
             tuple(_dial_series(names[number], number, points, name, metric) for (number, _), points in dials.items()),
             hover="point", logarithmic=True, key=tuple((mark, protocol) for protocol, mark in _MARKS.items()),
         )
-        for name, metric in METRICS.items() if dials
+        for name, metric in METRICS.items() if sum(map(len, dials.values())) > 1
     ]  # fmt: skip
 
 

@@ -1,11 +1,11 @@
-"""Settings side by side: paired by seed, with what each of them cost."""
+"""The figure on top of the page, and settings side by side: paired by seed, with what each of them cost."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agrlearn.evaluation.metrics import METRICS
-from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
+from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference, share_interval
 from agrlearn.reporting.measure import Measurement
 from agrlearn.runs.facts import Setting
 
@@ -30,11 +30,47 @@ class ComparisonRow:
     seconds: float
     """Of training, the median."""
     progress: str
+    chosen_by: bool = False
+    """Whether the scores are of the objects that chose the epoch."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The one figure to take away: how often the network errs on objects that it has not seen."""
+
+    row: ComparisonRow
+    objects: str
+    """What it was measured on."""
+    low: float
+    high: float
+    """The 95 % interval of the error."""
+    over: str
+    """What the interval is over: the objects for one run, the seeds for several."""
+    settings: int
+    """Of which this one errs least."""
+
+
+def headline(rows: Sequence[ComparisonRow], measured: Mapping[int, Measurement]) -> Headline | None:
+    """The setting that errs least; None unless all were measured on the same objects."""
+    if not rows or len(measured) < len(rows) or len({found.origin for found in measured.values()}) > 1:
+        return None
+    row = min(rows, key=lambda row: row.scores["error"].value)
+    found, error = measured[row.setting], row.scores["error"]
+    if row.seeds == 1:
+        objects = sum(map(sum, found.confusion))
+        low, high = share_interval(error.value, objects)
+        over = f"over the {objects:,} objects"
+    else:
+        width = error.half_width()
+        low, high = max(0.0, error.value - width), min(1.0, error.value + width)
+        over = f"over {row.seeds} seeds"
+    return Headline(row, found.origin, low, high, over, len(rows))
 
 
 def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) -> list[ComparisonRow]:
     """One row for each setting; measured where all of them are, and otherwise from the records of training."""
-    if len(measured) == len(settings):
+    everything = len(measured) == len(settings)
+    if everything:
         objects: list[str | None] = [measured[number].origin for number in range(len(settings))]
         values = [_measured_by_seed(setting, measured[number]) for number, setting in enumerate(settings)]
     else:
@@ -59,6 +95,7 @@ def compare(settings: Sequence[Setting], measured: Mapping[int, Measurement]) ->
                 steps=max(run.steps for run in setting.runs),
                 seconds=statistics.median(run.seconds for run in setting.runs),
                 progress=_progress(setting),
+                chosen_by=setting.has_patience and not everything,
             )
         )
     return rows

@@ -75,15 +75,19 @@ def information_plane(settings: Sequence[Setting]) -> Chart | None:
 
 
 def _metric_chart(settings: Sequence[Setting], name: str, metric: Metric) -> Chart:
-    """A metric of the held-out objects, and of those in training, wherever training recorded it."""
+    """A metric of the objects that training measured on, and of those in training, wherever it was recorded."""
     direction = "lower" if metric.lower_is_better else "higher"
+    patient = {setting.has_patience for setting in settings}
+    parts = [word for word, there in (("held-out", False in patient), ("validation", True in patient)) if there]
+    chose = " Validation objects chose the epoch and are not the test part." if True in patient else ""
     return Chart(
-        name, metric.title, f"On held-out objects by Replicated prediction; {direction} is better." + _BAND, _X,
+        name, metric.title,
+        f"On {' or '.join(parts)} objects by Replicated prediction; {direction} is better.{chose}{_BAND}", _X,
         metric.label,
         _curves(settings, lambda run, record: record.get(f"validation_{name}"), scale=metric.scale, mark="circle")
         + _curves(settings, lambda run, record: record.get(f"train_{name}"), " in training", scale=metric.scale,
                   line="dotted"),
-        key=(("solid", "held-out"), ("dotted", "in training"), _KEPT),
+        key=(("solid", " or ".join(parts)), ("dotted", "in training"), _KEPT),
     )  # fmt: skip
 
 

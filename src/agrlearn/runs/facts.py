@@ -28,6 +28,9 @@ class RunFacts:
     finished: bool
     command: str = ""
     """That made it; empty for a run from Python."""
+    spec: dict[str, Any] | None = None
+    """Of a run that was made from one."""
+    data_stamp: str | None = None
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -73,6 +76,11 @@ class Setting:
     def fold(self) -> int:
         return self.runs[0].fold
 
+    @property
+    def has_patience(self) -> bool:
+        """Whether what training measured on also chose the epoch."""
+        return self.runs[0].recipe.get("patience") is not None
+
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """The run directories among `paths`, and those within the other folders."""
@@ -98,6 +106,8 @@ def read_facts(folder: Path) -> RunFacts:
         run.seconds,
         run.finished,
         run.about.command or "",
+        run.about.spec,
+        run.about.data_stamp,
     )
 
 
@@ -105,7 +115,11 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
     """Runs together that differ only by their seed, in the order in which they came."""
     together: dict[str, list[RunFacts]] = {}
     for run in runs:
-        rest = {**run.identity, "initial_seed": None, "recipe": {**run.recipe, "seed": None}}
+        recipe = {**run.recipe, "seed": None}
+        rest = {**run.identity, "initial_seed": None, "recipe": recipe}
+        if run.spec is not None and _draws_objects_by_seed(run):
+            drawn_from = [{**run.spec, "recipe": recipe}, run.data_stamp]
+            rest |= {"training_data": drawn_from, "validation_data": drawn_from}
         key = json.dumps(rest, sort_keys=True)
         # A second run of the same seed is a repetition, which has no partner to be paired with.
         again = sum(run.seed == other.seed for name, mine in together.items() if name.startswith(key) for other in mine)
@@ -122,6 +136,13 @@ def settings_of(runs: Sequence[RunFacts]) -> list[Setting]:
         seen[name] += 1
         settings.append(Setting(f"{name} ({seen[name]})" if seen[name] > 1 else name, mine))
     return settings
+
+
+def _draws_objects_by_seed(run: RunFacts) -> bool:
+    """Whether another seed trains on other objects of the same data."""
+    spec = run.spec or {}
+    fractions = ("test_fraction", "tuning_fraction", "stopping_fraction", "label_noise")
+    return run.recipe.get("patience") is not None or spec.get("share", 1) != 1 or any(map(spec.get, fractions))
 
 
 def _in_order(folder: Path) -> list[Path]:

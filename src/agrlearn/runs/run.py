@@ -193,7 +193,10 @@ class Run:
         # By what they hold, not by where they are: the data may have been moved or copied.
         held_out, trained_on = self.held_out(source), self.trained_on(source)
         if held_out is not None:
-            return held_out, f"{len(held_out):,} held-out objects of {source.name}"
+            # A spec holds out one part to measure on and another to choose the epoch by; fit in Python is given one.
+            chose = self.about.spec is None and self.about.identity.recipe.patience is not None
+            kind = "validation objects, which chose the epoch," if chose else "held-out objects"
+            return held_out, f"{len(held_out):,} {kind} of {source.name}"
         if trained_on is not None:
             share = "all" if len(trained_on) == len(labelled) else f"{len(trained_on):,}"
             name += f", {share} of which it was trained on"
@@ -288,6 +291,7 @@ class Run:
             lines.append(f"  data: {self.data.source}")
         if self.records:
             last = self.records[-1]
-            held_out = "" if last.validation_error is None else f", held-out error {last.validation_error:.2%}"
-            lines.append(f"  last epoch: loss {last.loss:.4f}, training error {last.train_error:.2%}{held_out}")
+            part = "held-out" if recipe.patience is None else "validation"
+            measured = "" if last.validation_error is None else f", {part} error {last.validation_error:.2%}"
+            lines.append(f"  last epoch: loss {last.loss:.4f}, training error {last.train_error:.2%}{measured}")
         return "\n".join(lines)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from agrlearn.drawing import INK, save_picture
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import Mean
 from agrlearn.files import markdown_table, to_json, write_atomically
@@ -114,7 +115,7 @@ def draw(comparison: Comparison, file: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    colours = {"ordinary": "#555555", "remedy": "#8c8c8c", "groups": "#0072b2", "context": "#c9a66b"}
+    colours = {"ordinary": INK, "remedy": "#8c8c8c", "groups": "#0072b2", "context": "#c9a66b"}
     lines = comparison.lines
     base = lines[0].scores["error"].value or 1.0
     figure, axes = pyplot.subplots(figsize=(7, 0.6 + 0.38 * len(lines)), layout="constrained")
@@ -129,7 +130,7 @@ def draw(comparison: Comparison, file: Path) -> None:
         axes.set_yticks(range(len(lines)), [line.name for line in reversed(lines)])
         axes.set(xlabel=f"error, % of the ordinary network's ({comparison.data}, {comparison.seeds} splits)")
         drawn = io.BytesIO()
-        figure.savefig(drawn, dpi=150, metadata={"Software": None})
+        save_picture(figure, drawn, dpi=150, metadata={"Software": None})
         write_atomically(file, drawn.getvalue())
     finally:
         pyplot.close(figure)

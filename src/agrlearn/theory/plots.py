@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agrlearn.drawing import INK, save_picture
 from agrlearn.errors import TheoryError
 from agrlearn.theory.binary import BinaryCode
 from agrlearn.theory.design import OperationalCurve
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _LIMIT, _SHARING, _CODES = "#333333", "#0b6e4f", "#9a9a9a", "#c8553d"
+_LIMIT, _SHARING, _CODES = "#178a65", "#9a9a9a", "#c8553d"
 
 
 def draw_curve(curve: Sequence[Bottleneck], path: Path, title: str) -> None:
@@ -77,7 +78,7 @@ def draw_binary(
     axes.axhline(0, color=_SHARING, linestyle="--")
     axes.text(2, 1.04, "limit", color=_LIMIT, fontsize=9)
     axes.text(2, 0.04, "time-sharing", color=_SHARING, fontsize=9)
-    axes.plot(*zip(*random, strict=True), color=_INK, linewidth=1.2, label="random codebook (mean), rate ½")
+    axes.plot(*zip(*random, strict=True), color=INK, linewidth=1.2, label="random codebook (mean), rate ½")
     for number, (code, share) in enumerate(codes):
         point = (code.length, share)
         offset, side = (6, "bottom") if number % 2 == 0 else (-6, "top")
@@ -86,7 +87,7 @@ def draw_binary(
     axes.set(xscale="log", xlim=(1.8, 4500), ylim=(-0.85, 1.18), ylabel="share of the possible gain")
     axes.legend(frameon=False, loc="lower right")
     for (name, points), style in zip(failures.items(), ("-", "--", ":", "-."), strict=False):
-        lower.plot(*zip(*points, strict=True), color=_INK, linestyle=style, label=name)
+        lower.plot(*zip(*points, strict=True), color=INK, linestyle=style, label=name)
     lower.set(xscale="log", xlabel="length n", ylabel="no typical codeword: probability", xlim=(1.8, 4500))
     lower.legend(frameon=False)
     _write(figure, path)
@@ -121,4 +122,4 @@ def _write(figure: "Figure", path: Path) -> None:
     if path.suffix.removeprefix(".") not in known:
         raise TheoryError(f"expected a picture that ends in one of {', '.join(sorted(known))}, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_picture(figure, path, dpi=110)

@@ -305,6 +305,6 @@ def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: f
         figures.append(f"J left out {totals.skipped}×")
     errors = (record.validation_error for record in reversed(state.records))
     if (error := next((error for error in errors if error is not None), None)) is not None:
-        figures.append(f"held out {error:.1%}")
+        figures.append(f"{'held out' if recipe.patience is None else 'validation'} {error:.1%}")
     figures.append(f"{totals.groups * state.network.fold / seconds:,.0f} objects/s")
     return " · ".join(figures)

@@ -118,7 +118,8 @@
       const spread = (values, share, around) => {
         const low = Math.min(...values), high = Math.max(...values);
         const room = high > low ? (high - low) * share : Math.abs(high) * 0.1 || around;
-        return [low - room, high + room];
+        // Hardly below 0 where nothing is: an error of −0.5 % does not exist.
+        return [low >= 0 && low < room ? low - Math.min(room, 0.04 * (high + room)) : low - room, high + room];
       };
       let x = this.zoom?.x ?? (all.length ? spread(all.map((p) => p.x), this.byPoint ? 0.06 : 0, 0.5) : [0, 1]);
       if (this.spec.diagonal && !this.zoom) x = [Math.min(x[0], 95), 101];
@@ -197,7 +198,7 @@
         if (series.low && this.byPoint) svg(group, "line", { class: "bar", x1: px, x2: px, y1: this.py(low), y2: this.py(high) });
         const size = this.byPoint ? 2.5 + 3.5 * (series.weights?.[i] ?? 0.75) : series.line === "none" ? 5 : 3;
         if (series.mark || points.length === 1) mark(group, series.mark ?? "circle", px, py, size);
-        if (series.labels) svg(group, "text", { class: "label", x: px + 8, y: py + 11 }, series.labels[i]);
+        if (series.labels) svg(group, "text", { class: "label", x: px + 8, y: py + 11 > this.box.bottom ? py - 4 : py + 11 }, series.labels[i]);
       }
     }
     summary() {

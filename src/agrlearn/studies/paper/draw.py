@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agrlearn.drawing import INK, save_picture
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.files import write_atomically
 from agrlearn.studies.paper.results import FOLD_1, CellResult
@@ -14,7 +15,7 @@ from agrlearn.studies.paper.results import FOLD_1, CellResult
 Picture = Callable[[Mapping[tuple[str, str], Sequence[CellResult]], Path, str], None]
 """Draws results, by block and label, into a file under a title."""
 
-_COLOURS = {1: "#555555", 2: "#0072b2", 4: "#d55e00"}
+_COLOURS = {1: INK, 2: "#0072b2", 4: "#d55e00"}
 """By the fold, or the fold whose number of objects fold 1 saw."""
 _MIXUP_COLOUR = "#009e73"
 _LEFT_OUT = ("last layer", "stopped early", "by channels", "pooled by slot", "max of the features", "repetition")
@@ -118,7 +119,7 @@ def _figure(file: Path, title: str, *, columns: int) -> Iterator[Sequence[Any]]:
         figure.suptitle(title)
         file.parent.mkdir(parents=True, exist_ok=True)
         drawn = io.BytesIO()
-        figure.savefig(drawn, dpi=150, metadata={"Software": None})
+        save_picture(figure, drawn, dpi=150, metadata={"Software": None})
         write_atomically(file, drawn.getvalue())
     finally:
         pyplot.close(figure)
