@@ -39,11 +39,14 @@ def sentences(count: int, length: int = 56, vocabulary: int = 18_766) -> Labelle
     return _labelled(words * (torch.arange(length) < lengths), 2)
 
 
-def step(network: AggregatedClassifier, data: LabelledSet, **recipe_options: object) -> Callable[[], None]:
-    """A training step on all of `data`."""
+def step(
+    network: AggregatedClassifier, data: LabelledSet, *, objects: int | None = None, **recipe_options: object
+) -> Callable[[], None]:
+    """A training step on the first `objects` of `data`, or on all of it."""
     network.train()
     recipe, device, random = Recipe(**recipe_options), torch.device("cpu"), generator(2)
     regularizer = make_regularizer(network, data, recipe, device) if recipe.alpha else None
     state = TrainingState(network, make_optimizer(network, recipe), regularizer, EpochTotals.zero(device))
-    groups, labels = group(data.objects, network.fold), data.labels.view(-1, network.fold)
+    batch = data.subset(torch.arange(objects or len(data)))
+    groups, labels = group(batch.objects, network.fold), batch.labels.view(-1, network.fold)
     return lambda: train_step(network, state, groups, labels, recipe, random, torch.Tensor.backward)

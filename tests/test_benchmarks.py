@@ -47,11 +47,12 @@ def test_an_unknown_benchmark_gets_a_sentence(benchmarks, monkeypatch):
 
 
 def test_the_pages_of_evidence_are_made_from_the_runs_beside_them(checkout):
-    from benchmarks import why
+    from benchmarks import penalty, why
     from benchmarks.evidence import page
 
     assert (checkout / "results" / "evidence.md").read_text() == page.page()
     assert (checkout / "results" / "why.md").read_text() == why.page()
+    assert (checkout / "results" / "penalty.md").read_text() == penalty.page()
     assert doctest.testmod(page).attempted > 0
     assert doctest.testmod(page).failed == 0
 

@@ -1,6 +1,7 @@
 """Do groups win? Every method on every data set, on the same splits.
 
 python -m benchmarks.evidence run FOLDER [DATA ...]   train what is not done, into results/evidence/DATA.json
+python -m benchmarks.evidence fresh FOLDER            write tables that had no part in choosing the default, for run
 python -m benchmarks.evidence embed FOLDER            MiniLM's embeddings of the reviews in FOLDER, for run
 python -m benchmarks.evidence write                   results/evidence.md and its picture from what is done
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from agrlearn.errors import AgrLearnError, look_up
 from benchmarks.evidence.embeddings import embed
+from benchmarks.evidence.fresh import write_fresh
 from benchmarks.evidence.methods import DATA_SETS
 from benchmarks.evidence.page import draw_ranks, page
 from benchmarks.evidence.store import RESULTS, run
@@ -29,6 +31,8 @@ def main(arguments: list[str]) -> None:
             os.chdir(folder)
             for name in names or DATA_SETS:
                 run(name, Path())
+        case ["fresh", folder]:
+            write_fresh(Path(folder))
         case ["embed", folder]:
             embed(Path(folder))
         case ["write"]:

@@ -14,6 +14,7 @@ from agrlearn.studies.compare import (
     with_settings,
 )
 from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE
+from benchmarks.evidence.fresh import FRESH
 from benchmarks.evidence.tabm_rival import tabm_of
 
 GROUPS = tuple(
@@ -26,6 +27,7 @@ FEWER_GROUPS = tuple(
 """Where a run takes minutes."""
 _DROPOUT = 0.1
 DROPPED, DROPPED_GROUPS = f"ordinary, dropout {_DROPOUT}", f"fold 2, mean, dropout {_DROPOUT}"
+FRESH_TABLES = "Fresh tables"
 CHOSEN = "groups, chosen"
 """Of three settings of groups, the one that a validation part chooses: as many tries as each remedy has."""
 _TRIES = ({"fold": 2, "join": "mean"}, {"fold": 2, "join": "max", "repetition": 0.2}, {"fold": 4, "join": "mean"})
@@ -48,6 +50,8 @@ class DataSet:
     splits: int
     groups: Sequence[dict[str, Any]] = FEWER_GROUPS
     tabm: bool = False
+    fresh: bool = False
+    """Whether only the default is tried, beside what could explain its gain."""
     quick: bool = True
     """Whether runs are so short that strengths can be chosen; otherwise every remedy has its middle strength."""
 
@@ -73,6 +77,7 @@ def _on_words(data: str) -> DataSet:
 
 SECTIONS: dict[str, dict[str, DataSet]] = {
     "Tables": {name: _on_vectors(name, groups=GROUPS, tabm=True) for name in _TABLES},
+    FRESH_TABLES: {f"keel-{name}.csv": _on_vectors(f"keel-{name}.csv", fresh=True) for name in FRESH},
     "Sentences as embeddings": {name: _on_vectors(name) for name in _EMBEDDINGS},
     "Sentences as words": {name: _on_words(name) for name in _WORDS},
     "Images": {
@@ -89,6 +94,8 @@ def methods_for(data: str) -> list[Method]:
     """All rivals and settings of groups for a data set."""
     about = DATA_SETS[data]
     spec = about.spec
+    if about.fresh:
+        return _methods_for_fresh(with_settings(spec, dropout=_DROPOUT, label_column="label"))
     vectors = spec.network == "mlp"
     dropped = [{**DEFAULT_GROUPS, "dropout": _DROPOUT}] if vectors else []
     also = [*(settings for settings in about.groups if settings != DEFAULT_GROUPS), *dropped]
@@ -108,6 +115,19 @@ def methods_for(data: str) -> list[Method]:
         found.append(Method("one of five, chosen", tuple(candidates(spec).values()), "groups"))
         found.append(Method("TabM", (tabm_of(spec),)))
     return found
+
+
+def _methods_for_fresh(spec: RunSpec) -> list[Method]:
+    """The default beside rivals that all have its dropout."""
+    rivals = make_methods(spec, also=[], tokens=False, vectors=True)
+    return [
+        Method(DROPPED, (spec,)),
+        Method("ordinary, objects as fold 2", (_seeing_more(spec, 2),)),
+        Method("mixup of features, halves", (_halves(spec),)),
+        *(method for method in rivals if method.name.startswith("ensemble")),
+        Method(DROPPED_GROUPS, (groups_of(spec, **DEFAULT_GROUPS),), "groups"),
+        *(method for method in rivals if method.kind == "context"),
+    ]
 
 
 def candidates(spec: RunSpec) -> dict[str, RunSpec]:

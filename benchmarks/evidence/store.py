@@ -12,7 +12,7 @@ from agrlearn.runs.jobs import Resources, run_jobs
 from agrlearn.runs.many import Job
 from agrlearn.runs.result import FinishedRun
 from agrlearn.runs.spec import RunSpec
-from agrlearn.studies.compare import ORDINARY, cell_name, compare_methods, for_choosing
+from agrlearn.studies.compare import ORDINARY, Method, cell_name, compare_methods, for_choosing
 from agrlearn.studies.comparison import Line
 from benchmarks.evidence.methods import DATA_SETS, candidates, methods_for
 from benchmarks.evidence.tabm_rival import do_run_or_tabm
@@ -21,10 +21,15 @@ RESULTS = Path(__file__).parent.parent.parent / "results" / "evidence"
 
 
 def run(data: str, data_dir: Path | None = None) -> None:
+    """Train what is not done of a data set's methods."""
+    run_methods(data, methods_for(data), DATA_SETS[data].splits, RESULTS, data_dir)
+
+
+def run_methods(data: str, methods: Sequence[Method], splits: int, results: Path, data_dir: Path | None = None) -> None:
     """Train what is not done; all results of a data set end up in one file."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        unpack(data, folder)
+        unpack(results / f"{data}.json", folder)
 
         def do(jobs: Sequence[Job]) -> None:
             print(f"{data}: {len(jobs)} runs", flush=True)
@@ -37,17 +42,17 @@ def run(data: str, data_dir: Path | None = None) -> None:
                 if isinstance(outcome, Exception):
                     failed.append(f"{job.label}, seed {job.spec.seed}: {outcome}")
                 if count % 10 == 0:
-                    pack(data, folder)  # a stopped command goes on from here
+                    pack(data, folder, results)  # a stopped command goes on from here
 
             run_jobs(jobs, do_run_or_tabm, Resources(), on_done=on_done)
-            pack(data, folder)
+            pack(data, folder, results)
             for sentence in failed:
                 print(f"failed: {sentence}", flush=True)
 
-        compare_methods(methods_for(data), folder, seeds=DATA_SETS[data].splits, data_dir=data_dir, run=do)
+        compare_methods(methods, folder, seeds=splits, data_dir=data_dir, run=do)
 
 
-def pack(data: str, folder: Path) -> None:
+def pack(data: str, folder: Path, results: Path) -> None:
     """Bring the small files of finished runs together into one, with the defaults that they share said once."""
     runs = []
     for file in sorted((folder / "cells").glob("*.json")):
@@ -65,16 +70,15 @@ def pack(data: str, folder: Path) -> None:
         "defaults": RunSpec(data=data).model_dump(mode="json"), "networks": {n: network_defaults(n) for n in NETWORKS},
     }  # fmt: skip
     lines = ",\n  ".join(json.dumps({k: v for k, v in one.items() if k != "machine"}) for one in runs)
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    results.mkdir(parents=True, exist_ok=True)
     head = ",\n ".join(f'"{name}": {json.dumps(value)}' for name, value in shared.items())
-    draft = RESULTS / f".{data}.json"
+    draft = results / f".{data}.json"
     draft.write_text(f'{{{head},\n "runs": [\n  {lines}\n ]}}\n')
-    draft.replace(RESULTS / f"{data}.json")
+    draft.replace(results / f"{data}.json")
 
 
-def unpack(data: str, folder: Path) -> None:
+def unpack(file: Path, folder: Path) -> None:
     """The small files again, for `compare_methods` to find."""
-    file = RESULTS / f"{data}.json"
     if not file.exists():
         return
     about = json.loads(file.read_text())
@@ -97,13 +101,18 @@ def finished(data: str, base: str = ORDINARY) -> dict[str, Line] | None:
     Args:
         base: the method that the others are compared with.
     """
-    if not (RESULTS / f"{data}.json").exists():
+    return lines_of(RESULTS / f"{data}.json", methods_for(data), DATA_SETS[data].splits, base)
+
+
+def lines_of(file: Path, methods: Sequence[Method], splits: int, base: str) -> dict[str, Line] | None:
+    """The same from any file of runs."""
+    if not file.exists():
         return None
     missing: list[Job] = []
-    methods = sorted(methods_for(data), key=lambda method: method.name != base)
+    methods = sorted(methods, key=lambda method: method.name != base)
     with tempfile.TemporaryDirectory() as scratch:
-        unpack(data, Path(scratch))
-        lines = compare_methods(methods, Path(scratch), seeds=DATA_SETS[data].splits, run=missing.extend)
+        unpack(file, Path(scratch))
+        lines = compare_methods(methods, Path(scratch), seeds=splits, run=missing.extend)
     left = {job.label.removesuffix(", choosing") for job in missing}
     done = {line.name: line for line in lines if line.name not in left}
     return done if base in done else None

@@ -58,6 +58,8 @@ def on_rank_zero(action: Callable[[], Any]) -> Any:
 
 def row_counts(count: int, device: torch.device) -> list[int]:
     """The number of rows on each rank; this one has `count`."""
+    if world_size() == 1:
+        return [count]
     counts = torch.zeros(world_size(), dtype=torch.int64, device=device)
     counts[rank()] = count
     return sum_over_ranks(counts).tolist()

@@ -47,7 +47,7 @@ def test_every_network_meets_the_contract(name, fold, tmp_path):
     network = make(name, fold)
     groups = torch.randint(0, 30, (7, fold, *shape)) if name.startswith("sentence") else torch.rand(7, fold, *shape)
     for mode in (network.train(), network.eval()):
-        logits, t = mode(groups, with_bottleneck=True)
+        logits, t, _ = mode(groups, with_bottleneck=True)
         assert logits.shape == (7, fold, 5)
         assert t.shape == (7, network.features)
     assert torch.equal(network(groups), network.heads(network.bottleneck(groups)))

@@ -62,7 +62,7 @@ def test_alpha_0_builds_and_runs_no_critic(vectors, make_mlp, monkeypatch):
     def refuse(*arguments, **keywords):
         raise AssertionError("a critic was built")
 
-    monkeypatch.setattr(setup, "critic_for", refuse)
+    monkeypatch.setattr(setup, "BottleneckRegularizer", refuse)
     history = fit(make_mlp(2), vectors, Recipe(**FAST))
     assert history.records[-1].information is None
     with pytest.raises(AssertionError):
@@ -72,13 +72,13 @@ def test_alpha_0_builds_and_runs_no_critic(vectors, make_mlp, monkeypatch):
 def test_a_step_of_algorithm_1_equals_the_same_step_written_out(vectors, make_mlp):
     """K ascents on J with the encoder still, then one descent on CE + αJ with the critic still."""
     network = make_mlp(2, depth=1)
-    recipe, state = make_state(network, 0.7, vectors, ascent_steps=3, critic_learning_rate=0.01)
+    recipe, state = make_state(network, 0.7, vectors, critic="input", ascent_steps=3, critic_learning_rate=0.01)
     twin, critic = copy.deepcopy(network), copy.deepcopy(state.regularizer.critic)
     groups, labels = group(vectors.objects[:64], 2), vectors.labels[:64].view(-1, 2)
     loop.train_step(network, state, groups, labels, recipe, generator(1), torch.Tensor.backward)
 
     random = generator(1)
-    logits, t = twin(groups, with_bottleneck=True)
+    logits, t, _ = twin(groups, with_bottleneck=True)
 
     def j(t):
         permutation = torch.randperm(32, generator=random)
@@ -102,12 +102,12 @@ def test_a_step_of_algorithm_1_equals_the_same_step_written_out(vectors, make_ml
 
 def test_the_outer_step_lowers_the_objective_and_leaves_the_critic(vectors, make_mlp):
     network = make_mlp(2, depth=1)
-    recipe, state = make_state(network, 0.5, vectors, critic_learning_rate=1e-30)
+    recipe, state = make_state(network, 0.5, vectors, critic="input", critic_learning_rate=1e-30)
     before = weights(state.regularizer.critic)
     groups, labels = group(vectors.objects[:128], 2), vectors.labels[:128].view(-1, 2)
 
     def objective():
-        logits, t = network(groups, with_bottleneck=True)
+        logits, t, _ = network(groups, with_bottleneck=True)
         return (cross_entropy(logits, labels) + 0.5 * state.regularizer.penalty(groups, t, generator(0))).item()
 
     first = objective()
@@ -133,14 +133,14 @@ def test_a_larger_alpha_ends_with_a_lower_j_on_digits():
 
 def test_a_j_that_is_not_finite_is_left_out_counted_and_at_last_ends_the_run(vectors, make_mlp, monkeypatch):
     broken = {"penalties": 0, "bad": 3}
-    original = setup.InformationRegularizer.penalty
+    original = setup.BottleneckRegularizer.penalty
 
     def sometimes(self, groups, t, random=None):
         broken["penalties"] += 1
         value = original(self, groups, t, random)
         return value * math.nan if broken["penalties"] <= broken["bad"] else value
 
-    monkeypatch.setattr(setup.InformationRegularizer, "penalty", sometimes)
+    monkeypatch.setattr(setup.BottleneckRegularizer, "penalty", sometimes)
     network = make_mlp(2)
     history = fit(network, vectors, Recipe(**FAST, alpha=0.1))
     assert history.records[0].skipped_penalties == 3

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agrlearn.information.bottleneck import BottleneckRegularizer
     from agrlearn.information.bounds import BOUNDS
     from agrlearn.information.closed_forms import discrete_information, gaussian_information, ksg_information
     from agrlearn.information.estimate_result import Estimate
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BOUNDS": "bounds",
+    "BottleneckRegularizer": "bottleneck",
     "CRITICS": "pair_critics",
     "Estimate": "estimate_result",
     "InformationRegularizer": "regularizer",

@@ -87,6 +87,16 @@ class VectorGroups(nn.Module):
         return self.linear(self.shrink(objects).reshape(len(groups), -1))
 
 
+class Means(nn.Linear):
+    """The linear part for a critic that reads bottlenecks before their noise: (groups, features) -> (groups, width)."""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__(features, width, bias=False)
+
+    def forward(self, means: Tensor) -> Tensor:
+        return super().forward(means.to(self.weight.dtype))
+
+
 class TokenGroups(nn.Module):
     """The linear part for groups of sentences, on the mean word embedding of each slot.
 

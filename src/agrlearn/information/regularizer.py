@@ -12,7 +12,7 @@ from agrlearn.errors import look_up
 from agrlearn.grouping import Objects
 from agrlearn.information.bounds import BOUNDS, Bound, MovingAverage
 from agrlearn.information.critics import Critic
-from agrlearn.ranks import gather_own, rank, row_counts, sum_over_ranks
+from agrlearn.ranks import gather_own, gather_rows, rank, row_counts, sum_over_ranks
 
 
 class InformationRegularizer:
@@ -24,14 +24,15 @@ class InformationRegularizer:
     downwards by the fixed points.
 
     Args:
-        critic: scores pairs of groups and bottlenecks.
+        critic: scores pairs of groups and bottlenecks: a `Critic`, or any module (groups, t) -> (groups,). For groups
+            it gets what `ascend` and `penalty` get.
         bound: a name in `BOUNDS`.
         learning_rate: of the critic's Adam, λ_in in the paper, which gives no value. Plain SGD at 0.1 diverges.
         clip: the largest norm of the gradient of J with respect to the T of the batch, where it enters the network.
     """
 
     def __init__(
-        self, critic: Critic, bound: str = "dv", *, learning_rate: float = 1e-3, clip: float | None = None
+        self, critic: nn.Module, bound: str = "dv", *, learning_rate: float = 1e-3, clip: float | None = None
     ) -> None:
         self.critic = critic
         self.bound: Bound = MovingAverage() if bound == "dv-average" else look_up(BOUNDS, bound, "bound")
@@ -73,7 +74,11 @@ class InformationRegularizer:
         # is that of all processes together.
         counts = row_counts(len(t), t.device)
         permutation = torch.randperm(sum(counts), generator=random).to(t.device)
-        joint, shuffled = self.critic.joint_and_shuffled(groups, t, permutation.split(counts)[rank()], counts)
+        chosen = permutation.split(counts)[rank()]
+        if isinstance(self.critic, Critic):
+            joint, shuffled = self.critic.joint_and_shuffled(groups, t, chosen, counts)
+        else:
+            joint, shuffled = self.critic(groups, t), self.critic(groups, gather_rows(t, counts)[chosen])
         return self.bound(gather_own(joint, counts), gather_own(shuffled, counts))
 
     def state_dict(self) -> dict[str, Any]:

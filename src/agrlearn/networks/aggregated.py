@@ -83,20 +83,27 @@ class AggregatedClassifier(nn.Module):
 
     def bottleneck(self, groups: Objects) -> Tensor:
         """The representation T: (groups, fold, ...) -> (groups, features)."""
+        return self._with_noise(self._mean(groups))
+
+    def _mean(self, groups: Objects) -> Tensor:
+        """h(x): T before its noise."""
         slots = first_tensor(groups).shape[1]
         if slots != self.fold:
             raise ShapeError(
                 f"expected groups of fold={self.fold} objects, got {slots} in a tensor of shape "
                 f"{tuple(first_tensor(groups).shape)}; group(objects, fold={self.fold}) makes them"
             )
-        return self.bottleneck_from(group(self.shared(ungroup(groups)), self.fold))
+        return self._mean_from(group(self.shared(ungroup(groups)), self.fold))
 
     def bottleneck_from(self, shared_groups: Objects) -> Tensor:
         """T from groups whose objects have passed `shared` already, so that prediction runs it once per object."""
-        return self._with_noise(self.encoder(self.join(shared_groups)))  # type: ignore[arg-type]
+        return self._with_noise(self._mean_from(shared_groups))
 
-    def _with_noise(self, t: Tensor) -> Tensor:
-        return self.perturb(t) if self.noise > 0 and self.training else t
+    def _mean_from(self, shared_groups: Objects) -> Tensor:
+        return self.encoder(self.join(shared_groups))  # type: ignore[arg-type]
+
+    def _with_noise(self, mean: Tensor) -> Tensor:
+        return self.perturb(mean) if self.noise > 0 and self.training else mean
 
     def perturb(self, t: Tensor, random: torch.Generator | None = None) -> Tensor:
         """A draw of the stochastic bottleneck around its mean `t`."""
@@ -128,21 +135,22 @@ class AggregatedClassifier(nn.Module):
     @overload
     def forward(
         self, groups: Objects, *, with_bottleneck: Literal[True], mix: tuple[Tensor, float] | None = None
-    ) -> tuple[Tensor, Tensor]: ...
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
     def forward(
         self, groups: Objects, *, with_bottleneck: bool = False, mix: tuple[Tensor, float] | None = None
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits (groups, fold, classes); with the bottleneck T beside them where it is asked for.
+    ) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+        """Logits (groups, fold, classes); where it is asked for, with the bottleneck T, and with T before its noise.
 
         Args:
             mix: (groups,) the partner of each group and the group's own share, by which bottlenecks are averaged.
         """
-        t = self.bottleneck(groups)
+        mean = self._mean(groups)
         if mix is not None:
-            t = torch.lerp(t[mix[0]], t, mix[1])
+            mean = torch.lerp(mean[mix[0]], mean, mix[1])
+        t = self._with_noise(mean)
         logits = self.heads(t)
         # Under data parallelism T must leave through forward: only forward is synchronised.
-        return (logits, t) if with_bottleneck else logits
+        return (logits, t, mean) if with_bottleneck else logits
 
 
 def _find_slot_weights(join: object, encoder: nn.Module) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def _facts(result: CellResult) -> RunFacts:
             point.objects_seen // (point.epoch * spec.fold), spec.fold, spec.recipe.batch_size
         )  # fmt: skip
         values = vars(point) | {f"validation_{name}": getattr(point, name, None) for name in METRICS}
-        records.append(values | {"log_groups": mean_log_groups(sampler, spec.recipe.accumulate)})
+        records.append(values | {"log_groups": mean_log_groups(sampler, spec.recipe)})
     settings = spec.settings()
     network = {"network": settings.pop("network"), "fold": settings.pop("fold"), **settings.pop("net")}
     identity = {**settings, "network": network, "recipe": spec.recipe.model_dump(mode="json")}

@@ -26,7 +26,7 @@ def training_charts(settings: Sequence[Setting]) -> list[Chart]:
         *(_metric_chart(settings, name, metric) for name, metric in METRICS.items()),
         Chart(
             "penalty", "Penalty J beside log m",
-            "J approaches log m, the logarithm of the number of groups it sees at a time, where the critic "
+            "J approaches log m, the logarithm of the number of groups that it compares, where the critic "
             "distinguishes all of them. With a deterministic encoder it is a regularizer, not I(X;T)." + _BAND, _X,
             "nats",
             _curves(settings, lambda run, record: record.get("information"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 from torch import Tensor
 
 from agrlearn.errors import RunError
@@ -25,6 +25,7 @@ from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import RunData
 from agrlearn.training.history import EpochRecord, History, Number, Whole
 from agrlearn.training.identity import RUN_FORMAT
+from agrlearn.training.recipe import complete_saved
 
 REPLICATED = "Replicated"
 
@@ -75,6 +76,14 @@ class FinishedRun(BaseModel):
     versions: dict[str, str]
     spec: RunSpec
     result: RunResult
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: Any) -> Any:
+        spec = values.get("spec") if isinstance(values, dict) else None
+        if isinstance(spec, dict) and isinstance(spec.get("recipe"), dict):
+            return values | {"spec": spec | {"recipe": complete_saved(spec["recipe"])}}
+        return values
 
     @property
     def seed(self) -> int:

@@ -29,8 +29,8 @@ class EpochRecord:
     information: Number | None
     """Mean of the penalty J in nats (None at alpha 0). With a deterministic encoder it is a regularizer, not I(X;T)."""
     log_groups: Number
-    """log m, with which J is compared: fixed points of the permutation keep J near it. m is the number of groups that J
-    sees at a time, in a batch or a microbatch; like J, a mean over the epoch's groups."""
+    """log m, the most that J can show: m is the number of groups that J compares, those of a batch or microbatch and
+    those that the critic remembers; like J, a mean over the epoch's groups."""
     skipped_penalties: Whole
     """Batches whose J was not finite and was left out of the loss."""
     objects_seen: Annotated[Whole, Field(ge=1)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -20,7 +20,7 @@ from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.networks.joins import Join
-from agrlearn.training.recipe import Recipe
+from agrlearn.training.recipe import Recipe, complete_saved
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -34,6 +34,10 @@ Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+def _completed(recipe: Any) -> Any:
+    return complete_saved(recipe) if isinstance(recipe, dict) else recipe
 
 
 class NetworkFacts(BaseModel):
@@ -50,7 +54,7 @@ class Identity(_Strict):
     """What identifies a run. The initial weights of a network that is not from the catalogue are not part of it."""
 
     precision: Text
-    recipe: Annotated[Recipe, Field(strict=False)]
+    recipe: Annotated[Recipe, Field(strict=False), BeforeValidator(_completed)]
     network: NetworkFacts
     initial_seed: int | None
     """Of the network's weights, if the catalogue made them."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
+from torch import nn
 from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import (
@@ -22,7 +23,6 @@ from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
-from agrlearn.information.critics import Critic
 from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
@@ -65,7 +65,7 @@ def fit(
     run_dir: str | Path | None = None,
     *,
     augment: Augment | None = None,
-    critic: Critic | None = None,
+    critic: nn.Module | None = None,
     workers: int = 0,
     fabric: Fabric | None = None,
     progress: bool | Literal["lines"] | None = None,
@@ -86,8 +86,8 @@ def fit(
         run_dir: where checkpoints and records go. A run that was stopped is resumed there with the same results, bit
             for bit; with a Dataset other than a `LabelledSet`, from the start of the epoch.
         augment: changes each batch of training objects at random, each slot's copy by itself.
-        critic: scores groups and their bottlenecks for the penalty J if the recipe's alpha is above 0, and is trained
-            too; by default one that fits the objects.
+        critic: a module that scores pairs for the penalty J if the recipe's alpha is above 0, and is trained too:
+            (h, t) -> (groups,). h is the bottleneck before its noise, or the groups if the recipe has critic="input".
         workers: processes that load a Dataset other than a `LabelledSet`.
         fabric: devices, processes and precision, as a launched Lightning Fabric; one device by default. A batch is
             shared by all processes, and J and batch normalisation are computed over all of it.
@@ -134,7 +134,7 @@ def _one_device() -> Fabric:
 def _train(
     network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, validation_set: Dataset | None,
     sampler: GroupBatchSampler, engine: Fabric, run: RunDirectory | None, checkpoint: dict[str, Any] | None,
-    *, augment: Augment | None, critic: Critic | None, workers: int, progress: bool | Literal["lines"] | None,
+    *, augment: Augment | None, critic: nn.Module | None, workers: int, progress: bool | Literal["lines"] | None,
     label: str, checkpoint_seconds: float,
 ) -> History:  # fmt: skip
     """Train the remaining epochs."""
@@ -154,7 +154,7 @@ def _train(
         run.write_records(state.records)
     was_finished = state.epoch == recipe.epochs or state.out_of_patience
 
-    steps, log_groups = len(sampler), mean_log_groups(sampler, recipe.accumulate)
+    steps, log_groups = len(sampler), mean_log_groups(sampler, recipe)
     shown = progress if engine.is_global_zero else False
     bar = TrainingProgress(
         recipe.epochs * steps, state.epoch * steps + state.step, epochs=recipe.epochs,
@@ -273,7 +273,7 @@ def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, b
 
 def _check(
     network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
-    critic: Critic | None,
+    critic: nn.Module | None,
 ) -> None:  # fmt: skip
     if not torch.is_grad_enabled():
         raise TrainingError("fit was called under torch.no_grad() or inference_mode(), where nothing can be learned")

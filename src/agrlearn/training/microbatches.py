@@ -5,6 +5,8 @@ import itertools
 import math
 
 from agrlearn.grouping import GroupBatchSampler
+from agrlearn.information.bottleneck import memory_for
+from agrlearn.training.recipe import Recipe
 
 
 def count_microbatches(groups: int, accumulate: int, ranks: int) -> int:
@@ -29,16 +31,20 @@ def microbatch_sizes(groups: int, accumulate: int, ranks: int) -> tuple[int, ...
     return tuple(end - first for first, end in itertools.pairwise(map(sum, zip(*bounds, strict=True))))
 
 
-def mean_log_groups(sampler: GroupBatchSampler, accumulate: int) -> float:
-    """log m, where J saturates: m is the number of groups in a microbatch, and the mean is over an epoch's groups.
+def mean_log_groups(sampler: GroupBatchSampler, recipe: Recipe) -> float:
+    """log m, where J saturates: m is the number of groups that J compares, as a mean over an epoch's groups.
 
-    >>> round(math.exp(mean_log_groups(GroupBatchSampler(20, fold=2, batch_size=64), accumulate=2)), 6)
-    10.0
+    These are the groups of a microbatch, and those that the critic remembers, if it does.
+
+    >>> sampler = GroupBatchSampler(20, fold=2, batch_size=64)
+    >>> [round(math.exp(mean_log_groups(sampler, Recipe(accumulate=2, bound=bound))), 6) for bound in ("dv", None)]
+    [10.0, 15.0]
     """
+    remembered = memory_for(sampler.num_objects) if recipe.bound_of_j == "leave-one-out" else 0
     last = len(sampler) - 1
     total, groups = 0.0, 0
     for step, times in ((0, last), (last, 1)):  # all batches except the last have the same size
-        for size in microbatch_sizes(sampler.groups_at(step), accumulate, sampler.world_size):
-            total += times * size * math.log(size)
+        for size in microbatch_sizes(sampler.groups_at(step), recipe.accumulate, sampler.world_size):
+            total += times * size * math.log(size + remembered)
             groups += times * size
     return total / groups

@@ -35,6 +35,14 @@ class Settings(BaseModel):
         return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}{given}"
 
 
+def complete_saved(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A recipe as it was saved, with what is newer than it: before there was a choice, the critic read objects."""
+    if "critic" in recipe:
+        return recipe
+    bound = None if recipe.get("bound") == "dv" else recipe.get("bound")
+    return recipe | {"critic": "input" if recipe.get("alpha") else "bottleneck", "bound": bound}
+
+
 class Recipe(Settings):
     """How to train; the defaults are the paper's where it gives them.
 
@@ -89,14 +97,19 @@ class Recipe(Settings):
     """Weight of the information penalty J (paper: 0 to 4). At 0 no critic is built."""
     ascent_steps: Count = 1
     """Steps of the critic per step of the network, K in the paper, which does not give it."""
-    bound: Literal["dv", "dv-average", "nwj", "infonce", "smile", "js"] = "dv"
-    """The bound of the information that J is: a name in `agrlearn.information.BOUNDS` (paper: Donsker-Varadhan, dv)."""
+    critic: Literal["bottleneck", "input"] = "bottleneck"
+    """What the critic reads beside T: the bottleneck before its noise, which knows as much of T as the objects do; or
+    the objects themselves, as in the paper."""
+    bound: Literal["leave-one-out", "vib", "dv", "dv-average", "nwj", "infonce", "smile", "js"] | None = None
+    """The bound of the information that J is. leave-one-out, the default of the critic that reads the bottleneck, needs
+    no network. The names in `agrlearn.information.BOUNDS` train one; the paper's is dv (Donsker-Varadhan), the default
+    of the critic that reads objects. vib is the penalty of the variational bottleneck, for comparison."""
     critic_learning_rate: Positive = 1e-3
     """Of the critic's Adam, λ_in in the paper, which does not give it."""
     critic_width: Count = 128
-    """Hidden units of the critic. The paper does not give them."""
+    """Hidden units of the critic, where it is a network. The paper does not give them."""
     critic_depth: Count = 1
-    """Hidden layers of the critic. The paper does not give them."""
+    """Hidden layers of the critic, where it is a network. The paper does not give them."""
     clip_penalty: Positive | None = None
     """The largest norm of the gradient of alpha · J at a batch's bottlenecks; none by default."""
 
@@ -110,10 +123,25 @@ class Recipe(Settings):
     """Stop after this number of epochs without a better likelihood on the validation set, and keep the best epoch's
     weights; without it, all epochs are trained and the last weights kept (as in the paper)."""
 
+    @property
+    def bound_of_j(self) -> str:
+        """The bound that is used where none is named.
+
+        >>> Recipe().bound_of_j, Recipe(critic="input").bound_of_j
+        ('leave-one-out', 'dv')
+        """
+        return self.bound or ("leave-one-out" if self.critic == "bottleneck" else "dv")
+
     @model_validator(mode="after")
     def _mixes_whole_batches(self) -> "Recipe":
         if self.mixup > 0 and self.mixup_at != "input" and self.accumulate > 1:
             raise ValueError(f"mixup at the features needs accumulate=1, got {self.accumulate}")
+        return self
+
+    @model_validator(mode="after")
+    def _bound_has_its_critic(self) -> "Recipe":
+        if self.critic == "input" and self.bound in ("leave-one-out", "vib"):
+            raise ValueError(f"bound={self.bound!r} is of the bottleneck; pass critic='bottleneck' with it")
         return self
 
     @model_validator(mode="after")

@@ -18,7 +18,8 @@ from agrlearn.adam import Adam
 from agrlearn.data.labelled import fetch
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import Objects, group
-from agrlearn.information.critics import Critic, critic_for
+from agrlearn.information.bottleneck import BottleneckRegularizer, Regularizer, VariationalRegularizer, memory_for
+from agrlearn.information.critics import Critic, Means, critic_for
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import standardizers
@@ -108,10 +109,24 @@ def learning_rate_at(recipe: Recipe, epoch: float) -> float:
 
 def make_regularizer(
     network: AggregatedClassifier, train_set: Dataset, recipe: Recipe, device: torch.device,
-    augment: Callable[[Objects, torch.Generator], Objects] | None = None, critic: Critic | None = None,
-) -> InformationRegularizer:  # fmt: skip
-    """A regularizer with this critic, or with a new one that fits the objects, initialised from the recipe's seed."""
-    if critic is None:
+    augment: Callable[[Objects, torch.Generator], Objects] | None = None, critic: nn.Module | None = None,
+) -> Regularizer:  # fmt: skip
+    """The recipe's regularizer: with this critic, or with a new one, initialised from the recipe's seed."""
+    # The recipe limits the gradient of alpha · J.
+    clip = None if recipe.clip_penalty is None else recipe.clip_penalty / recipe.alpha
+    bound = recipe.bound_of_j if critic is None else recipe.bound or "dv"
+    if bound == "vib":
+        if not network.noise > 0:
+            raise RecipeError("bound='vib' needs a stochastic bottleneck; build the network with noise=1 or so")
+        return VariationalRegularizer(network.noise)
+    if bound == "leave-one-out":
+        memory = memory_for(len(train_set))  # type: ignore[arg-type]
+        return BottleneckRegularizer(network.noise, learning_rate=recipe.critic_learning_rate, clip=clip, memory=memory)
+    if critic is None and recipe.critic == "bottleneck":
+        with seeded(derive_seed(recipe.seed, 0, 0, _CRITIC)):
+            width = recipe.critic_width
+            critic = Critic(Means(network.features, width), network.features, width=width, depth=recipe.critic_depth)
+    elif critic is None:
         objects, _ = fetch(train_set, torch.arange(network.fold))
         if augment is not None:  # it may change the objects' size
             objects = augment(objects, generator(recipe.seed))
@@ -121,10 +136,8 @@ def make_regularizer(
                 group(objects, network.fold), network.features, width=recipe.critic_width, depth=recipe.critic_depth,
                 prepare=prepare[0] if prepare else None,
             )  # fmt: skip
-    # The recipe limits the gradient of alpha · J.
-    clip = None if recipe.clip_penalty is None else recipe.clip_penalty / recipe.alpha
     return InformationRegularizer(
-        critic.to(device, torch.float32), recipe.bound, learning_rate=recipe.critic_learning_rate, clip=clip
+        critic.to(device, torch.float32), bound, learning_rate=recipe.critic_learning_rate, clip=clip
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, PlainValidator, StrictBool, StrictFloat, 
 from torch import Tensor
 
 from agrlearn.errors import RunError, TrainingError
+from agrlearn.information.bottleneck import Regularizer
 from agrlearn.information.regularizer import InformationRegularizer
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import learned_tensors
@@ -68,7 +69,7 @@ class TrainingState:
 
     network: AggregatedClassifier
     optimizer: torch.optim.Optimizer
-    regularizer: InformationRegularizer | None
+    regularizer: Regularizer | None
     totals: EpochTotals
     precision: Precision = field(default_factory=Precision)
     """The engine's, which scales the loss in half precision."""
@@ -168,8 +169,9 @@ class TrainingState:
             self.optimizer.load_state_dict(_fitting(self.optimizer, state["optimizer"]))
             if self.regularizer is not None:
                 saved = state["regularizer"]
-                optimizer = _fitting(self.regularizer.optimizer, saved["optimizer"])
-                self.regularizer.load_state_dict({**saved, "optimizer": optimizer})
+                if isinstance(self.regularizer, InformationRegularizer):
+                    saved = {**saved, "optimizer": _fitting(self.regularizer.optimizer, saved["optimizer"])}
+                self.regularizer.load_state_dict(saved)
             progress = vars(Progress.model_validate(state))
             device = self.totals.loss.device
             if precision := progress.pop("precision"):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from agrlearn.errors import TrainingError
 from agrlearn.grouping import Objects, map_objects
-from agrlearn.information.regularizer import InformationRegularizer
+from agrlearn.information.bottleneck import Regularizer
 from agrlearn.ranks import world_size
 from agrlearn.training.microbatches import microbatch_bounds, microbatch_sizes
 from agrlearn.training.mixup import Mixture
@@ -54,7 +54,7 @@ def train_step(
         here = slice(first, end)
         microbatch = map_objects(lambda tensor, here=here: tensor[here], groups)  # type: ignore[misc]
         with nullcontext() if end == len(labels) else unsynchronized():
-            logits, t = module(microbatch, with_bottleneck=True, mix=mix)
+            logits, t, means = module(microbatch, with_bottleneck=True, mix=mix)
             losses = [
                 times(
                     proportion,
@@ -71,7 +71,8 @@ def train_step(
             # The engine averages gradients over the processes; with the factor `ranks` they are summed.
             objective = times(ranks * (end - first) / total, loss)
             if state.regularizer is not None:
-                information = _information(state, state.regularizer, microbatch, t, recipe, random)
+                seen = microbatch if recipe.critic == "input" else means.detach()
+                information = _information(state, state.regularizer, seen, t, recipe, random)
                 if information is not None:
                     objective = objective + (ranks * size / total * recipe.alpha) * information
             backward(objective)
@@ -83,14 +84,18 @@ def train_step(
 
 
 def _information(
-    state: TrainingState, regularizer: InformationRegularizer, groups: Objects, t: Tensor, recipe: Recipe,
+    state: TrainingState, regularizer: Regularizer, seen: Objects, t: Tensor, recipe: Recipe,
     random: torch.Generator | None,
 ) -> Tensor | None:  # fmt: skip
-    """The penalty J after K ascents of the critic; None if it is not finite and must be left out."""
+    """The penalty J after K ascents of the critic; None if it is not finite and must be left out.
+
+    Args:
+        seen: what the critic reads beside t.
+    """
     # The encoder does not move while the critic ascends, so t is computed once for all K steps.
     for _ in range(recipe.ascent_steps):
-        regularizer.ascend(groups, t, random)
-    information = regularizer.penalty(groups, t, random)
+        regularizer.ascend(seen, t, random)
+    information = regularizer.penalty(seen, t, random)
     if torch.isfinite(information):
         state.totals.information += information.detach() * len(t)
         state.totals.penalties += len(t)

@@ -148,11 +148,15 @@ def _image_rows(
         rows.append(row(f"fold {fold}", fold=fold))
         if fold in alphas:
             alpha = alphas[fold]
-            rows.append(row(f"fold {fold}, α = {alpha:g}", fold=fold, recipe={"alpha": alpha}))
+            rows.append(row(f"fold {fold}, α = {alpha:g}", fold=fold, recipe={"alpha": alpha, "critic": "input"}))
     for fold in folds:
         rows.append(row(equal_objects(fold), "control", times_the_batch=fold))
         rows.append(row(f"fold 1, last layer as fold {fold}", "control", widen=fold))
     rows.append(row("fold 1, stopped early", "control", stop_early=True))
+    for (fold, alpha), noise in itertools.product(alphas.items(), (0, 1)):
+        label = f"fold {fold}, α = {alpha:g}, critic of T" + (", noise 1" if noise else "")
+        recipe = {"alpha": alpha}
+        rows.append(row(label, "beyond", fold=fold, recipe=recipe, **({"noise": float(noise)} if noise else {})))
     for label, fold, join, repetition in _pooled(folds):
         rows.append(row(label, "beyond", fold=fold, join=join, recipe={"repetition": repetition}))
     if not beyond:
@@ -161,7 +165,7 @@ def _image_rows(
         rows.append(row(f"fold {fold}, joined after block 4", "beyond", fold=fold, join="channels", join_after=4))
         rows.append(row(f"fold {fold}, joined by channels", "beyond", fold=fold, join="channels"))
     if 4 in folds:
-        rows.append(row("fold 4, α = 0.4", "beyond", fold=4, recipe={"alpha": 0.4}))
+        rows.append(row("fold 4, α = 0.4", "beyond", fold=4, recipe={"alpha": 0.4, "critic": "input"}))
     rows.append(row("fold 2, pooled by slot", "beyond", fold=2, slotwise=True))
     rows.append(
         row("fold 2, by channels, repetition 0.5", "beyond", fold=2, join="channels", recipe={"repetition": 0.5})
