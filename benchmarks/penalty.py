@@ -29,8 +29,8 @@ _INTRODUCTION = f"""# Does the penalty help?
 
 Made by `python -m benchmarks.penalty run FOLDER` and `python -m benchmarks.penalty write` from the runs in
 `results/penalty`. The estimator's network (dropout 0.1), fold 1 and fold 2 by the mean, without and with Gaussian noise
-of standard deviation {NOISE:g} on the bottleneck T, and with a penalty of weight α on what T keeps of X. *J*: the default
-critic's. *VIB*: the divergence of p(t|x) from a standard normal. α is chosen from
+of standard deviation {NOISE:g} on the bottleneck T, and with a penalty of weight α on what T keeps of X. *J*: the
+default critic's. *VIB*: the divergence of p(t|x) from a standard normal. α is chosen from
 {", ".join(f"{alpha:g}" for alpha in ALPHAS)} on a fifth of the training part, for each split.
 
 Mean ± standard error over {SPLITS} splits. Over all tables, *error* and *NLL* are the geometric means of the ratio to

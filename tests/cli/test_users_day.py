@@ -117,7 +117,7 @@ def test_a_day_from_a_file_to_a_report_by_command_line_and_by_python(write, tmp_
     page = (tmp_path / "report.html").read_text()
     error = opened.evaluate(measured).error
     assert f'<div class="headline"><p><span><strong>{100 * error:.2f} %</strong> error' in page
-    place = rf"{tmp_path}/pets/\w+/\d\.\w+" if write is write_photos else r"row \d+"
+    place = rf"{tmp_path}/pets/\w+/\d\.\w+" if write is write_photos else r"(row|id) \d+"
     assert re.search(rf'<p class="small">{place}</p>', page)
 
 

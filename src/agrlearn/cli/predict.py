@@ -60,9 +60,11 @@ def predict(
 
     if not 0 <= abstain <= 1:
         raise RecipeError(f"--abstain is a probability from 0 to 1, got {abstain:g}")
-    announce_device(options.device)
     opened = Run.open(run, model=options.network, data_dir=options.data_dir)
     part, source = opened.unseen(data, skip_bad=options.skip_bad)
+    is_answer = source.is_single and output is None
+    if not is_answer:
+        announce_device(options.device)
     file = output or Path("predictions.csv")
     left_out = file.with_name(f"{file.stem}.{BAD_FILE}")
     print_remarks(source, left_out)
@@ -77,7 +79,7 @@ def predict(
         for _ in table:  # its share of the work
             pass
         return
-    if source.is_single and output is None:
+    if is_answer:
         print(_answer(next(blocks)[0], data, opened.class_names, abstain))
         return
     source.list_bad(left_out)

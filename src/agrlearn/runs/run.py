@@ -26,7 +26,6 @@ from agrlearn.networks.catalogue import SavedNetwork, read_saved
 from agrlearn.networks.outside import build_outside, is_outside
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
-from agrlearn.runs.unfinished import read_unfinished
 from agrlearn.training.checkpoint import read_records, read_run, read_times
 from agrlearn.training.history import EpochRecord
 from agrlearn.training.identity import DataNote, Rows, RunFile
@@ -87,7 +86,12 @@ class Run:
     @functools.cached_property
     def _opened(self) -> tuple[AggregatedClassifier, tuple[str, ...]]:
         """The network and the names of its classes."""
-        saved = read_saved(self.path / NETWORK_FILE) if self.finished else read_unfinished(self.path, self.about)
+        if self.finished:
+            saved = read_saved(self.path / NETWORK_FILE)
+        else:
+            from agrlearn.runs.unfinished import read_unfinished  # what trains takes long to import
+
+            saved = read_unfinished(self.path, self.about)
         network = self._build(saved)
         # A Dataset of the user's own, trained on in Python, need not name its classes.
         names = saved.class_names or tuple(str(number) for number in range(network.num_classes))

@@ -4,10 +4,9 @@ import itertools
 import operator
 import textwrap
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import torch
-from lightning_fabric.plugins import Precision
 from pydantic import BaseModel, Field, PlainValidator, StrictBool, StrictFloat, StrictInt
 from torch import Tensor
 
@@ -18,6 +17,9 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import learned_tensors
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.training.history import EpochRecord, best_record
+
+if TYPE_CHECKING:
+    from lightning_fabric.plugins import Precision
 
 _LONGEST_REASON = 200
 _NOT_WRITTEN = "the last checkpoint is not one that agrlearn wrote; start over, with agrlearn train --fresh"
@@ -63,6 +65,12 @@ class EpochTotals:
         return EpochTotals(loss, wrong, information, *(int(count) for count in counts))
 
 
+def _single_precision() -> "Precision":
+    from lightning_fabric.plugins import Precision  # takes long to import
+
+    return Precision()
+
+
 @dataclass
 class TrainingState:
     """The networks and optimizers, and the progress of the run: the next step is `step` of `epoch`."""
@@ -71,7 +79,7 @@ class TrainingState:
     optimizer: torch.optim.Optimizer
     regularizer: Regularizer | None
     totals: EpochTotals
-    precision: Precision = field(default_factory=Precision)
+    precision: "Precision" = field(default_factory=_single_precision)
     """The engine's, which scales the loss in half precision."""
     epoch: int = 0
     step: int = 0
