@@ -79,3 +79,18 @@ def test_the_preparation_of_a_table_needs_neither_torch_nor_scikit_learn():
     code = f"import sys, agrlearn.data.preparation; print([name for name in {names} if name in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(Path(agrlearn.__file__).parents[1])}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == "[]"
+
+
+def test_threads_do_not_spin_while_they_wait_unless_the_user_says_so():
+    asking = (
+        "import atexit, os, sys; atexit.register(lambda: print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules))"
+    )
+    words = [
+        sys.executable,
+        "-c",
+        f"{asking}; sys.argv = ['agrlearn', '--version']; import agrlearn.__main__ as m; m.main()",
+    ]
+    given = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    for chosen, found in (({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")):
+        told = subprocess.run(words, env=given | chosen, capture_output=True, text=True, check=True).stdout
+        assert told.splitlines()[-1] == f"{found} False"
