@@ -33,9 +33,9 @@ SEEN = {
     "CIFAR-10, ResNet-18": EXPERIMENTS["table1"].rows(SMALL)[0].spec.model_copy(update={"fold": 2, "share": 0.2}),
 }
 SEEN_ALPHAS = (0.001, 0.01, 0.1)
-_SEEN = """J at the end of training, beside the bounds of I(X;T) that follow from the known noise, on held-out groups. J is
-a mean over the last epoch's training groups. The aim: within 10 % of the bounds, or within 0.3 nats of log m, the most
-that J can show. One seed.
+_SEEN = """J at the end of training, beside the bounds of I(X;T) that follow from the known noise, on held-out groups. J
+is a mean over the last epoch's training groups. The aim: within 10 % of the bounds, or within 0.3 nats of log m, the
+most that J can show. One seed.
 """
 RESULTS = Path(__file__).parent.parent / "results" / "penalty"
 SPLITS = 5
