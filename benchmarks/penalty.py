@@ -10,18 +10,27 @@ FOLDER holds the tables and Movie Review, as for benchmarks.evidence, CIFAR_FOLD
 import itertools
 import json
 import os
+import statistics
 import sys
 from pathlib import Path
 
+import torch
+
+from agrlearn.data.labelled import LabelledSet, batches
 from agrlearn.errors import look_up
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.files import markdown_table, write_atomically
+from agrlearn.grouping import GroupBatchSampler, group
+from agrlearn.information.bottleneck import BottleneckRegularizer, memory_for
+from agrlearn.modes import evaluating
+from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.runs.train import make_network, open_data
 from agrlearn.studies.compare import Method, groups_of, with_settings
 from agrlearn.studies.paper.experiments import EXPERIMENTS
 from agrlearn.studies.paper.scales import SMALL
 from agrlearn.training.defaults import DEFAULT_GROUPS
 from agrlearn.training.loop import fit
+from agrlearn.training.recipe import Recipe
 from benchmarks.evidence.methods import DATA_SETS, SECTIONS
 from benchmarks.evidence.page import Lines, short_name, summary
 from benchmarks.evidence.store import lines_of, run_methods
@@ -33,9 +42,9 @@ SEEN = {
     "CIFAR-10, ResNet-18": EXPERIMENTS["table1"].rows(SMALL)[0].spec.model_copy(update={"fold": 2, "share": 0.2}),
 }
 SEEN_ALPHAS = (0.001, 0.01, 0.1)
-_SEEN = """J at the end of training, beside the bounds of I(X;T) that follow from the known noise, on held-out groups. J
-is a mean over the last epoch's training groups. The aim: within 10 % of the bounds, or within 0.3 nats of log m, the
-most that J can show. One seed.
+_SEEN = """J beside the bounds of I(X;T) that follow from the known noise, on held-out groups: J as recorded, a
+mean over the last epoch, in which T changes; and J at the end, on training groups without learning. The aim, for it:
+within 10 % of the bounds, or within 0.3 nats of log m, the most that J can show. One seed.
 """
 RESULTS = Path(__file__).parent.parent / "results" / "penalty"
 SPLITS = 5
@@ -66,14 +75,25 @@ def see(folders: dict[str, Path]) -> None:
             continue
         spec = with_settings(spec, alpha=alpha, noise=NOISE, track_information=True, evaluate_every=1)
         data = open_data(spec, folders.get(spec.data))
-        history = fit(make_network(spec, data), data.train, spec.recipe, data.test, progress=False)
-        done[key] = [
-            [round(float(value or 0), 4) for value in
-             (record.information, record.x_information_lower, record.x_information_upper, record.log_groups)]
-            for record in history.records
-        ]  # fmt: skip
+        network = make_network(spec, data)
+        last = fit(network, data.train, spec.recipe, data.test, progress=False).records[-1]
+        values = (last.information, _at_the_end(network, data.train, spec.recipe), last.x_information_lower,
+                  last.x_information_upper, last.log_groups)  # fmt: skip
+        done[key] = [round(float(value or 0), 4) for value in values]
         write_atomically(file, json.dumps(done, indent=1) + "\n")
-        print(key, done[key][-1], flush=True)
+        print(key, done[key], flush=True)
+
+
+@torch.no_grad()
+def _at_the_end(network: AggregatedClassifier, train_set: LabelledSet, recipe: Recipe) -> float:
+    """J over an epoch in which the network does not learn."""
+    regularizer = BottleneckRegularizer(network.noise, memory=memory_for(len(train_set)))
+    sampler, values = GroupBatchSampler(len(train_set), network.fold, recipe.batch_size, seed=1), []
+    with evaluating(network.modules()):
+        for objects, _, _ in itertools.islice(batches(train_set, sampler), 60):
+            means = network.bottleneck(group(objects, network.fold))
+            values.append(float(regularizer.penalty(means, network.perturb(means))))
+    return statistics.fmean(values[10:] if len(values) > 20 else values)  # once the memory is full
 
 
 def _seen() -> list[str]:
@@ -81,11 +101,12 @@ def _seen() -> list[str]:
     if not file.exists():
         return []
     rows = []
-    for key, epochs in json.loads(file.read_text()).items():
-        j, lower, upper, most = epochs[-1]
-        good = sum(0.9 * low <= value <= 1.1 * high or value >= top - 0.3 for value, low, high, top in epochs)
-        rows.append((key, f"{j:.2f}", f"{lower:.2f} to {upper:.2f}", f"{most:.2f}", f"{good} of {len(epochs)}"))
-    header = ("fold 2, noise 1", "J", "I(X;T)", "log m", "epochs within the aim")
+    for key, (mean, j, lower, upper, most) in json.loads(file.read_text()).items():
+        good = 0.9 * lower <= j <= 1.1 * upper or j >= most - 0.3
+        rows.append(
+            (key, f"{mean:.2f}", f"{j:.2f}", f"{lower:.2f} to {upper:.2f}", f"{most:.2f}", "yes" if good else "no")
+        )
+    header = ("fold 2, noise 1", "last epoch", "end", "I(X;T)", "log m", "within the aim")
     return ["## How well J sees\n", _SEEN, markdown_table(header, rows)]
 
 
