@@ -3,7 +3,7 @@
 python -m benchmarks.evidence run FOLDER [DATA ...]   train what is not done, into results/evidence/DATA.json
 python -m benchmarks.evidence fresh FOLDER            write tables that had no part in choosing the default, for run
 python -m benchmarks.evidence embed FOLDER            MiniLM's embeddings of the reviews in FOLDER, for run
-python -m benchmarks.evidence write                   results/evidence.md and its picture from what is done
+python -m benchmarks.evidence write                   results/evidence.md and its pictures from what is done
 
 FOLDER holds the data: tables vehicle.npz, vowel.npz and so on, each with arrays x and y, and the published files of
 Movie Review, Subjectivity and Fashion-MNIST. What is done is not run again.
@@ -17,7 +17,7 @@ from agrlearn.errors import AgrLearnError, look_up
 from benchmarks.evidence.embeddings import embed
 from benchmarks.evidence.fresh import write_fresh
 from benchmarks.evidence.methods import DATA_SETS
-from benchmarks.evidence.page import draw_ranks, page
+from benchmarks.evidence.page import draw_gains, draw_ranks, page
 from benchmarks.evidence.store import RESULTS, run
 
 
@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> None:
         case ["write"]:
             RESULTS.with_suffix(".md").write_text(page())
             draw_ranks(RESULTS.parent / "evidence-ranks.png")
+            draw_gains(RESULTS.parent / "evidence-gains.svg")
         case _:
             sys.exit(__doc__)
 
