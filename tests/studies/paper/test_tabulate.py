@@ -75,6 +75,14 @@ def test_a_fold_is_also_compared_with_the_fold_1_that_saw_as_many_objects(cells_
     assert math.isnan(first.at_equal_objects.value) and math.isnan(third.at_equal_objects.value)
 
 
+def test_an_ensemble_is_judged_by_its_own_error_and_not_by_the_curve_of_its_first_member(cells):
+    spec = ONE.model_copy(update={"members": 2})
+    store(cells, spec, 0, [0.9, 0.8, 0.7])
+    rows = [Row("block", "fold 1, ensemble of 2", spec, last=3)]
+    (result,) = collect(rows, cells)["block", "fold 1, ensemble of 2"]
+    assert result.test_errors == (0.7,)  # not the median of the last three points
+
+
 def test_accuracies_are_one_hundred_less_errors(cells):
     _, second = summarize(ACCURACIES, ROWS, collect(ROWS, cells))
     assert second.ours.value == pytest.approx(100 - 17.5)

@@ -75,7 +75,8 @@ def _results(row: "Row", cells: Path) -> list[CellResult]:
 
 
 def _test_errors(run: FinishedRun, last: int) -> tuple[float, ...]:
-    if run.spec.stopping_fraction > 0:  # the curve is of the part that stopped it
+    # The curve is of the part that stopped it, or of the first member.
+    if run.spec.stopping_fraction > 0 or run.spec.members > 1:
         return (run.result.protocols[REPLICATED].error,)
     return tuple(point.error for point in run.result.curve[-last:])
 

@@ -9,10 +9,10 @@ class Scale:
 
     name: str
     images: str
-    converged: str
-    """Of the experiments that train on images to convergence, also at small scale."""
-    text: str
-    text_by_sgd: str
+    converged: str = ""
+    """Of the experiments that train on images to convergence, also at small scale; empty where there is none."""
+    text: str = ""
+    text_by_sgd: str = ""
     """Of the text experiments by the paper's optimizer, also at small scale."""
 
 
@@ -40,6 +40,7 @@ SMALL = Scale(
     text_by_sgd="networks of full size, 40 epochs instead of 400, the learning rate's steps at the same shares of "
     "them, the median of the last 5 epochs instead of 10.",
 )
+MEDIUM = Scale("medium", images=_SMALL_IMAGES.format("30 epochs"))
 PAPER = Scale(
     "paper",
     images=_PAPER,
@@ -47,4 +48,4 @@ PAPER = Scale(
     text=_PAPER,
     text_by_sgd=_PAPER,
 )
-SCALES = {scale.name: scale for scale in (SMOKE, SMALL, PAPER)}
+SCALES = {scale.name: scale for scale in (SMOKE, SMALL, MEDIUM, PAPER)}
