@@ -5,7 +5,10 @@ import json
 import pytest
 import torch
 
-from agrlearn.errors import RunError, TrainingError
+from agrlearn.errors import RecipeError, RunError, TrainingError
+from agrlearn.evaluation.metrics import outcomes_of, score
+from agrlearn.evaluation.temperature import at_temperature, fit_temperature
+from agrlearn.prediction.predict import predict
 from agrlearn.runs import many
 from agrlearn.runs.jobs import Resources
 from agrlearn.runs.many import Job, do_run, run_many
@@ -103,6 +106,20 @@ def test_an_early_stopped_run_is_measured_on_the_test_part_with_its_best_weights
     best = Run.open(tmp_path / "run").evaluate("digits")
     assert len(result.curve) == 3
     assert result.protocols["Replicated"].error == best.error
+
+
+def test_a_calibrated_run_is_measured_at_the_temperature_of_its_held_out_part(tmp_path):
+    spec = change(QUICK, fold=1, stopping_fraction=0.1, recipe=Recipe(epochs=3, batch_size=16))
+    plain = do_run(Job("plain", spec, tmp_path / "plain")).result.protocols["Replicated"]
+    calibrated = do_run(Job("calibrated", change(spec, calibrate=True), tmp_path / "run")).result
+    network, data = Run.open(tmp_path / "run").network, open_data(spec)
+    held_out, answers = (predict(network, part.objects) for part in (data.stopping, data.test))
+    expected = at_temperature(answers, fit_temperature(held_out, data.stopping.labels))
+    found = calibrated.protocols["Replicated"]
+    assert found.nll == score(outcomes_of(expected, data.test.labels)).nll != plain.nll
+    assert found.error == plain.error
+    with pytest.raises(RecipeError, match="calibrate needs a held-out part"):
+        RunSpec(data="digits", calibrate=True)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "1", '{"format": "another"}', '{"format": "agrlearn-run-3"}'])

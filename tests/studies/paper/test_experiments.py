@@ -42,6 +42,10 @@ def test_every_table_has_the_controls(name, scale):
         assert any(label.startswith("fold 1, objects as fold") for label in labels)
         if name not in ("figure3", "interaction"):
             assert any(label.startswith("fold 1, ensemble of") for label in labels)
+            assert {"fold 1, weights averaged", "fold 1, with a temperature"} <= labels
+            pooled = {f"fold {fold}, {join} of the features" for fold in (2, 4) for join in ("max", "mean")}
+            assert pooled | {f"{label}, repetition 0.2" for label in pooled} <= labels
+            assert {"fold 1, objects as fold 2", "fold 1, objects as fold 4"} <= labels
         if name != "figure3":
             assert "fold 1, stopped early" in labels
             assert any(label.startswith("fold 1, last layer as fold") for label in labels)
@@ -159,7 +163,7 @@ def test_table_6_by_sgd_is_table_6_at_paper_scale_and_has_the_published_optimize
     }
     by_adam, by_sgd = rows_of("table6", SMALL), rows_of("table6-sgd", SMALL)
     for key, row in by_sgd.items():
-        changed = {"epochs", "batch_size", "evaluate_every", "patience", "repetition"}
+        changed = {"epochs", "batch_size", "evaluate_every", "patience", "repetition", "average_from"}
         assert row.spec.recipe.model_dump(exclude=changed) == Recipe().model_dump(exclude=changed)
         assert row.spec.model_dump(exclude={"recipe"}) == by_adam[key].spec.model_dump(exclude={"recipe"})
 

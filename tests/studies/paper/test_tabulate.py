@@ -75,11 +75,12 @@ def test_a_fold_is_also_compared_with_the_fold_1_that_saw_as_many_objects(cells_
     assert math.isnan(first.at_equal_objects.value) and math.isnan(third.at_equal_objects.value)
 
 
-def test_an_ensemble_is_judged_by_its_own_error_and_not_by_the_curve_of_its_first_member(cells):
-    spec = ONE.model_copy(update={"members": 2})
+@pytest.mark.parametrize("changes", [{"members": 2}, {"recipe": Recipe(average_from=0.75)}, {"stopping_fraction": 0.1}])
+def test_a_run_whose_curve_is_of_other_weights_or_objects_is_judged_by_its_last_weights_alone(changes, cells):
+    spec = ONE.model_copy(update=changes)
     store(cells, spec, 0, [0.9, 0.8, 0.7])
-    rows = [Row("block", "fold 1, ensemble of 2", spec, last=3)]
-    (result,) = collect(rows, cells)["block", "fold 1, ensemble of 2"]
+    rows = [Row("block", "a control", spec, last=3)]
+    (result,) = collect(rows, cells)["block", "a control"]
     assert result.test_errors == (0.7,)  # not the median of the last three points
 
 

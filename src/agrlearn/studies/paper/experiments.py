@@ -25,6 +25,8 @@ _CHEAP_JOINS: dict[str, dict[str, Any]] = {
 }
 """Whose Batched prediction costs less than an ordinary network."""
 _POOLED_FOLDS = (2, 4)
+_AVERAGED, _AVERAGE_FROM = f"{FOLD_1}, weights averaged", 0.75
+_AT_TEMPERATURE = f"{FOLD_1}, with a temperature"
 _SHARES = (0.025, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -106,6 +108,8 @@ def _image_rows(
         rows.append(row(ensemble_of(fold), "control", members=fold))
         rows.append(row(f"fold 1, last layer as fold {fold}", "control", widen=fold))
     rows.append(row("fold 1, stopped early", "control", stop_early=True))
+    rows.append(row(_AVERAGED, "control", recipe={"average_from": _AVERAGE_FROM}))
+    rows.append(row(_AT_TEMPERATURE, "control", calibrate=True))
     for (fold, alpha), noise in itertools.product(alphas.items(), (0, 1)):
         label = f"fold {fold}, α = {alpha:g}, critic of T" + (", noise 1" if noise else "")
         recipe = {"alpha": alpha}
@@ -177,6 +181,8 @@ def _text_rows(scale: Scale, *, sgd: bool = False) -> list[Row]:
             row(ensemble_of(2), make(members=2), part="control"),
             row("fold 1, last layer as fold 2", make(**wide), part="control"),
             row("fold 1, stopped early", make(stop_early=True), part="control"),
+            row(_AVERAGED, make(recipe={"average_from": _AVERAGE_FROM}), part="control"),
+            row(_AT_TEMPERATURE, make(calibrate=True), part="control"),
         ]
         for label, fold, join, repetition in _pooled():
             rows.append(row(label, make(fold=fold, join=join, recipe={"repetition": repetition}), part="beyond"))
@@ -217,7 +223,7 @@ def _interaction_rows(scale: Scale) -> list[Row]:
                 beyond=True, share=share, converge=True, width_times=times,
             )  # fmt: skip
             rows += [row for row in found if row.label.startswith(FOLD_1) or "joined after" in row.label]
-    left_out = ("mixup", "ensemble", "by channels")
+    left_out = ("mixup", "ensemble", "by channels", "averaged", "temperature")
     return [row for row in rows if not any(word in row.label for word in left_out)]
 
 

@@ -75,8 +75,9 @@ def _results(row: "Row", cells: Path) -> list[CellResult]:
 
 
 def _test_errors(run: FinishedRun, last: int) -> tuple[float, ...]:
-    # The curve is of the part that stopped it, or of the first member.
-    if run.spec.stopping_fraction > 0 or run.spec.members > 1:
+    # The curve is of the part that stopped it, of the first member, or of weights that are not averaged yet.
+    spec = run.spec
+    if spec.stopping_fraction > 0 or spec.members > 1 or spec.recipe.average_from is not None:
         return (run.result.protocols[REPLICATED].error,)
     return tuple(point.error for point in run.result.curve[-last:])
 

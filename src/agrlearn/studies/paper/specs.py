@@ -18,7 +18,8 @@ _TEST_FRACTION, _STOPPING_FRACTION = 0.1, 0.1
 def image_spec(
     scale: Scale, dataset: str, network: str = "preact-resnet", *, fold: int = 1, times_the_batch: int = 1,
     share: float = 1.0, converge: bool = False, stop_early: bool = False, recipe: dict[str, Any] | None = None,
-    width_times: float = 1, members: int = 1, as_cheap_as: dict[str, Any] | None = None, **options: Any,
+    width_times: float = 1, members: int = 1, calibrate: bool = False,
+    as_cheap_as: dict[str, Any] | None = None, **options: Any,
 ) -> RunSpec:  # fmt: skip
     """A run on images.
 
@@ -52,8 +53,9 @@ def image_spec(
         options.setdefault("join", "width")
     return RunSpec(
         data=dataset, network=network, fold=fold, members=members, net=options, share=share,
-        augment=scale is not SMOKE, stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0,
-        layout="channels-last", recipe=Recipe(
+        augment=scale is not SMOKE, stopping_fraction=_STOPPING_FRACTION if stop_early or calibrate else 0.0,
+        calibrate=calibrate, layout="channels-last",
+        recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=every * times_the_batch,
             **changes,
         ),
@@ -70,7 +72,7 @@ def _narrow_width(dataset: str, network: str, grouped: dict[str, Any]) -> int:
 
 def text_spec(
     scale: Scale, dataset: str, network: str, *, fold: int = 1, times_the_batch: int = 1, stop_early: bool = False,
-    sgd: bool = False, members: int = 1, recipe: dict[str, Any] | None = None, **options: Any,
+    sgd: bool = False, members: int = 1, calibrate: bool = False, recipe: dict[str, Any] | None = None, **options: Any,
 ) -> RunSpec:  # fmt: skip
     """A run on sentences, at small scale by Adam or, with `sgd`, by the paper's SGD."""
     changes: dict[str, Any] = dict(recipe or {})
@@ -87,7 +89,8 @@ def text_spec(
         data=dataset, network=network, fold=fold, members=members, net=options, share=share,
         test_fraction=test_fraction,
         test_draw="plain" if test_fraction else "by class",
-        stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0,
+        stopping_fraction=_STOPPING_FRACTION if stop_early or calibrate else 0.0,
+        calibrate=calibrate,
         recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=times_the_batch, **changes
         ),
