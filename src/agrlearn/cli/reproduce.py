@@ -40,7 +40,7 @@ def reproduce(
     ----------
     table
         table1 to table6, table6-sgd (at small scale too by the paper's optimizer), figure3, data-efficiency,
-        interaction, or all.
+        interaction, beyond (ways to train that the paper does not have), or all.
     scale
         paper is the published protocol and takes core-months; small shrinks it and says so beside every number; medium
         trains the main rows of the image tables ten times as long as small; smoke only shows that everything runs.

@@ -105,7 +105,8 @@ def fit(
     engine = fabric or _one_device()
     sampler = GroupBatchSampler(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
-        rank=engine.global_rank, world_size=engine.world_size,
+        repetition_of=recipe.repetition_of, rank=engine.global_rank,
+        world_size=engine.world_size,
     )  # fmt: skip
     _check(network, train_set, validation_set, recipe, engine, critic)
     with ExitStack() as held:

@@ -88,6 +88,9 @@ class Recipe(Settings):
 
     repetition: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The probability that a group holds one object in every slot (paper: 0)."""
+    repetition_of: Literal["groups", "batches"] = "groups"
+    """Whether that is drawn for each group, or for each batch: mixed folds, which train one network for single objects
+    and for groups, each with batches of its own (MIMONets, Menet et al. 2023)."""
 
     mixup: NotNegative = 0.0
     """Mix pairs of training groups in proportions drawn from Beta(mixup, mixup), and their labels with them (Zhang et

@@ -8,11 +8,13 @@ import torch
 from agrlearn.networks.preact_resnet import preact_resnet
 from agrlearn.prediction.cost import multiply_adds_per_object, width_as_cheap
 from agrlearn.prediction.protocols import Batched, Replicated
-from agrlearn.studies.paper.experiments import EXPERIMENTS, equal_objects
+from agrlearn.studies.paper.experiments import EXPERIMENTS
 from agrlearn.studies.paper.results import FOLD_1
+from agrlearn.studies.paper.rows import equal_objects
 from agrlearn.studies.paper.scales import MEDIUM, PAPER, SCALES, SMALL
 from agrlearn.training.recipe import Recipe
 
+TABLES = [name for name in EXPERIMENTS if name != "beyond"]
 SMALL_OR_PAPER = pytest.mark.parametrize("scale", [SMALL, PAPER], ids=lambda scale: scale.name)
 
 
@@ -34,7 +36,7 @@ def test_every_row_of_a_table_is_named_once_and_has_a_fold_1_to_compare_with(nam
 
 
 @SMALL_OR_PAPER
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TABLES)
 def test_every_table_has_the_controls(name, scale):
     rows = EXPERIMENTS[name].rows(scale)
     for block in {row.block for row in rows}:
@@ -52,7 +54,7 @@ def test_every_table_has_the_controls(name, scale):
 
 
 @SMALL_OR_PAPER
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", TABLES)
 def test_the_equal_object_control_sees_as_many_objects_in_as_many_steps_as_the_fold(name, scale):
     rows = rows_of(name, scale)
     for (block, label), row in rows.items():
@@ -98,6 +100,24 @@ def test_the_narrow_control_costs_no_more_than_batched_prediction_and_one_wider_
 
 def test_an_ordinary_network_that_is_cheap_already_is_not_made_narrower():
     assert width_as_cheap("preact-resnet", (3, 32, 32), 10, 2, (("join", "width"),)) is None
+
+
+def test_beyond_the_paper_every_fold_has_its_controls_and_differs_from_the_others_in_one_thing():
+    rows = rows_of("beyond", SMALL)
+    for block in {block for block, _ in rows}:
+        for fold in (2, 4):
+            plain, repeated, mixed, stacked, equal, ensemble = (
+                rows[block, label].spec
+                for label in (f"fold {fold}", f"fold {fold}, repetition 0.5", f"fold {fold}, mixed folds 0.5",
+                              f"fold {fold}, stacked", equal_objects(fold), f"fold 1, ensemble of {fold}")
+            )  # fmt: skip
+            assert repeated == plain.model_copy(update={"recipe": repeated.recipe})
+            assert mixed.recipe == repeated.recipe.model_copy(update={"repetition_of": "batches"})
+            assert (stacked.recipe, stacked.net["join"]) == (plain.recipe, "stack")
+            assert (
+                equal.recipe.epochs * equal.recipe.batch_size == fold**2 * plain.recipe.epochs * plain.recipe.batch_size
+            )
+            assert (ensemble.members, ensemble.recipe) == (fold, plain.recipe)
 
 
 def test_at_medium_scale_the_main_rows_train_ten_times_as_long_as_at_small_scale():

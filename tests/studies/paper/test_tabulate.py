@@ -8,9 +8,10 @@ import pytest
 
 from agrlearn.runs.result import FinishedRun, Point, ProtocolScores, RunResult
 from agrlearn.runs.spec import RunSpec
-from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.experiments import Experiment
 from agrlearn.studies.paper.lines import summarize
 from agrlearn.studies.paper.results import collect
+from agrlearn.studies.paper.rows import Row
 from agrlearn.studies.paper.scales import SMALL
 from agrlearn.studies.paper.tabulate import write_tables
 from agrlearn.training.recipe import Recipe

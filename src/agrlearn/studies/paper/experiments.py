@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agrlearn.runs.spec import RunSpec
+from agrlearn.studies.paper.beyond import beyond_rows
 from agrlearn.studies.paper.draw import Picture, draw_curves, draw_shares
 from agrlearn.studies.paper.results import FOLD_1
+from agrlearn.studies.paper.rows import Part, Row, ensemble_of, equal_objects
 from agrlearn.studies.paper.scales import MEDIUM, PAPER, SMALL, SMOKE, Scale
 from agrlearn.studies.paper.specs import image_spec, text_spec
 
@@ -30,25 +31,6 @@ _AT_TEMPERATURE = f"{FOLD_1}, with a temperature"
 _SHARES = (0.025, 0.1, 0.2, 0.5, 1.0)
 
 
-Part = Literal["paper", "control", "beyond"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table."""
-
-    block: str
-    """The rows of a block are compared with its fold 1."""
-    label: str
-    spec: RunSpec
-    """Its seed is replaced by that of a run."""
-    published: float | None = None
-    """In percent, as printed in the paper."""
-    part: Part = "paper"
-    last: int = 1
-    """The last so many measurements on the test part, of which the median is reported."""
-
-
 @dataclass(frozen=True)
 class Experiment:
     """A table or figure."""
@@ -57,21 +39,11 @@ class Experiment:
     rows: Callable[[Scale], list[Row]]
     measure: Literal["error", "accuracy"] = "error"
     picture: Picture | None = None
-    kind: Literal["images", "converged", "text", "text_by_sgd"] = "images"
+    kind: Literal["images", "converged", "text", "text_by_sgd", "beyond"] = "images"
 
     def remark(self, scale: Scale) -> str:
         """What `scale` means for this experiment; nothing where it has no such scale."""
         return str(getattr(scale, self.kind))
-
-
-def equal_objects(fold: int) -> str:
-    """The label of the control that sees as many objects as `fold` does, in as many steps."""
-    return f"{FOLD_1}, objects as fold {fold}"
-
-
-def ensemble_of(members: int) -> str:
-    """The label of the control for joins that cost `members` times as much to predict and to train."""
-    return f"{FOLD_1}, ensemble of {members}"
 
 
 def _pooled() -> Iterator[tuple[str, int, str, float]]:
@@ -268,4 +240,5 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Little data: shares of CIFAR-10", _sample_rows, picture=draw_shares, kind="converged"
     ),
     "interaction": Experiment("Width × fold × sample size", _interaction_rows, kind="converged"),
+    "beyond": Experiment("Beyond the paper: mixed folds and stacked slots", beyond_rows, kind="beyond"),
 }

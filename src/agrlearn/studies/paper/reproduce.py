@@ -13,7 +13,8 @@ from agrlearn.grouping import GroupBatchSampler, group, map_objects, take
 from agrlearn.runs.many import Job
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import RunData, make_network, open_data
-from agrlearn.studies.paper.experiments import EXPERIMENTS, Row
+from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.rows import Row
 from agrlearn.studies.paper.scales import SCALES
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState

@@ -10,7 +10,7 @@ from agrlearn.runs.result import REPLICATED, FinishedRun, RunResult, read_finish
 from agrlearn.runs.spec import RunSpec
 
 if TYPE_CHECKING:
-    from agrlearn.studies.paper.experiments import Row
+    from agrlearn.studies.paper.rows import Row
 
 FOLD_1 = "fold 1"
 """The label of the row that the others of its block are compared with."""

@@ -48,7 +48,7 @@ def image_spec(
     if width * width_times != full_width:
         options["width"] = round(width * width_times)
     if as_cheap_as is not None:
-        options["width"] = _narrow_width(dataset, network, options | as_cheap_as)
+        options["width"] = narrow_width(dataset, network, options | as_cheap_as)
     if fold > 1:
         options.setdefault("join", "width")
     return RunSpec(
@@ -62,7 +62,12 @@ def image_spec(
     )  # fmt: skip
 
 
-def _narrow_width(dataset: str, network: str, grouped: dict[str, Any]) -> int:
+def narrow_width(dataset: str, network: str, grouped: dict[str, Any]) -> int:
+    """The width of the ordinary network that costs no more than Batched prediction with one draw.
+
+    Args:
+        grouped: fold and options of the network that it is compared with.
+    """
     options = {name: value for name, value in grouped.items() if name != "fold"}
     width = width_as_cheap(network, *_IMAGES[dataset], grouped["fold"], tuple(sorted(options.items())))
     if width is None:
