@@ -17,6 +17,7 @@ from agrlearn.runs.run import Run
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import open_data
 from agrlearn.training.recipe import Recipe
+from tests.training.stopping import StoppedError, at_most
 
 QUICK = RunSpec(data="digits", network="small-cnn", net={"width": 4}, fold=1, share=0.2, recipe=Recipe(epochs=2))
 
@@ -106,6 +107,19 @@ def test_an_early_stopped_run_is_measured_on_the_test_part_with_its_best_weights
     best = Run.open(tmp_path / "run").evaluate("digits")
     assert len(result.curve) == 3
     assert result.protocols["Replicated"].error == best.error
+
+
+def test_an_ensemble_that_was_stopped_goes_on_where_it_was_and_ends_as_one_that_was_not(tmp_path):
+    spec = change(QUICK, members=2)
+    whole = do_run(cell_job(tmp_path / "whole", spec)).result
+    job = cell_job(tmp_path / "cut", spec)
+    steps = whole.steps // 2
+    with pytest.raises(StoppedError), at_most(steps + 1):  # within the second member
+        do_run(job)
+    with at_most(steps):  # the first is not trained again
+        again = do_run(job).result
+    assert again.protocols == whole.protocols
+    assert not job.run_dir.exists()
 
 
 def test_a_calibrated_run_is_measured_at_the_temperature_of_its_held_out_part(tmp_path):
