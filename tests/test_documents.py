@@ -29,7 +29,7 @@ from agrlearn.information import BOUNDS
 from agrlearn.studies.paper.experiments import EXPERIMENTS
 from agrlearn.studies.paper.reproduce import choose_rows
 from agrlearn.studies.paper.results import CELLS_FOLDER, collect, collect_divergences
-from agrlearn.studies.paper.scales import SMALL
+from agrlearn.studies.paper.scales import SCALES
 from agrlearn.studies.paper.tabulate import write_tables
 from agrlearn.studies.sweep import read_sweep
 from tests.networks import foreign
@@ -160,14 +160,17 @@ def test_pictures_of_the_pages_can_be_read_on_dark_ones(file):
         assert drawn.min() > 90  # no black
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*-small.json")), ids=lambda file: file.stem)
+TABLES = [file for scale in SCALES for file in sorted((ROOT / "results").glob(f"*-{scale}.json"))]
+
+
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: file.stem)
 def test_the_tables_of_the_papers_experiments_are_those_of_the_runs_that_are_done(file, tmp_path):
     made = json.loads(file.read_text())["command"]
-    name = file.stem.removesuffix("-small")
-    rows = choose_rows([name], "small")[name]
+    name, _, scale = file.stem.rpartition("-")
+    rows = choose_rows([name], scale)[name]
     cells = ROOT / "results" / CELLS_FOLDER
     done, diverged = collect(rows, cells), collect_divergences(rows, cells)
-    write_tables(name, EXPERIMENTS[name], SMALL, rows, done, diverged, tmp_path, made)
+    write_tables(name, EXPERIMENTS[name], SCALES[scale], rows, done, diverged, tmp_path, made)
     assert {again.suffix for again in tmp_path.iterdir()} == {".csv", ".json", ".md"}
     for again in sorted(tmp_path.iterdir()):
         assert again.read_text() == (file.parent / again.name).read_text(), f"{made} --only-write writes it again"

@@ -150,3 +150,27 @@ def test_arguments_that_cannot_work_get_a_sentence(arguments, message):
 def test_arrays_and_lists_are_refused_with_what_to_pass_instead(use, objects):
     with pytest.raises(DataError, match=r"got (ndarray|list); torch\.from_numpy\(\.\.\.\) makes a Tensor of an array"):
         use(objects)
+
+
+@given(
+    count=st.integers(2, 60), size=st.integers(2, 20), fold=st.integers(2, 3), share=st.sampled_from([0.0, 0.5, 1.0])
+)
+def test_mixed_folds_repeat_whole_batches_and_leave_the_first_slot_as_it_was(count, size, fold, share):
+    fold = min(fold, count)
+    mixed = GroupBatchSampler(count, fold, size, repetition=share, repetition_of="batches")
+    plain = GroupBatchSampler(count, fold, size)
+    batches = [batch.view(-1, fold) for batch in mixed.batches()]
+    assert torch.equal(torch.cat(batches)[:, 0], plain.order()[:, 0])
+    start = 0
+    for batch in batches:
+        before = plain.order()[start : start + len(batch)]
+        assert torch.equal(batch, before) or (batch == batch[:, :1]).all()
+        start += len(batch)
+    repeated = [bool((batch == batch[:, :1]).all()) for batch in batches]
+    assert share < 1 or all(repeated)
+
+
+def test_about_the_share_of_batches_is_repeated():
+    sampler = GroupBatchSampler(10_000, 2, 10, repetition=0.3, repetition_of="batches")
+    repeated = [bool((batch.view(-1, 2)[:, 0] == batch.view(-1, 2)[:, 1]).all()) for batch in sampler.batches()]
+    assert 0.25 < sum(repeated) / len(repeated) < 0.35

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -120,6 +120,7 @@ class GroupBatchSampler(Sampler[list[int]]):
             before it, because batch normalisation cannot train on one; so is one with fewer groups than ranks.
         repetition: the probability that a group has its first object in every slot. The other slots then no longer
             see every object exactly once.
+        repetition_of: whether `repetition` is drawn for each group, or for each batch, all of whose groups then repeat.
         drop_last: leave out a last batch that is not full.
         rank, world_size: this process takes its share of the groups of every batch.
 
@@ -134,6 +135,7 @@ class GroupBatchSampler(Sampler[list[int]]):
     _: KW_ONLY
     seed: int = 0
     repetition: float = 0.0
+    repetition_of: Literal["groups", "batches"] = "groups"
     drop_last: bool = False
     rank: int = 0
     world_size: int = 1
@@ -167,7 +169,10 @@ class GroupBatchSampler(Sampler[list[int]]):
         slots = [torch.randperm(self.num_objects, generator=random) for _ in range(self.fold)]
         groups = torch.stack(slots, dim=1)
         if self.repetition > 0:
-            repeated = torch.rand(self.num_objects, generator=random) < self.repetition
+            whole = self.repetition_of == "batches"
+            repeated = torch.rand(len(self) if whole else self.num_objects, generator=random) < self.repetition
+            if whole:
+                repeated = repeated[(torch.arange(self.num_objects) // self.batch_size).clamp(max=len(self) - 1)]
             groups[repeated] = groups[repeated, :1]
         return groups
 

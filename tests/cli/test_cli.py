@@ -545,14 +545,16 @@ def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
     out = capsys.readouterr().out
     assert all(name in out for name in ("fold 1", "objects as fold 4", "fold 4", "Batched, 1 draw", "multiply-adds"))
     rows = json.loads((tmp_path / "results.json").read_text())
-    assert len(rows) == 10
-    assert (tmp_path / "table.md").read_text().count("\n") == 12
+    assert len(rows) == 11
+    costs = {(row["setting"], row["protocol"]): row["multiply_adds"] for row in rows}
+    assert costs["fold 1, as cheap as fold 4", "ordinary"] <= costs["fold 4", "Batched, 1 draw"]
+    assert (tmp_path / "table.md").read_text().count("\n") == 13
     page = (tmp_path / "report.html").read_text()
-    assert '"settings":["fold-1","fold-1-objects-as-fold-4","fold-2","fold-4"]' in page
+    assert '"settings":["fold-1","fold-1-objects-as-fold-4","fold-1-as-cheap-as-fold-4","fold-2","fold-4"]' in page
     assert '<section id="dial"' in page
     assert "fold-2, contextual" in page
     seconds = {file: file.read_text() for file in tmp_path.rglob("timing.jsonl")}
-    assert len(seconds) == 4
+    assert len(seconds) == 5
     assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path, "--no-report") == 0
     assert {file: file.read_text() for file in tmp_path.rglob("timing.jsonl")} == seconds  # not trained again
     again = json.loads((tmp_path / "results.json").read_text())

@@ -80,6 +80,7 @@ def test_a_table_has_all_seeds_that_are_done_however_few_are_asked_for(tmp_path)
         (("table1", "--seeds", "0"), "at least 1"),
         (("table1", "--workers", "0"), "at least 1"),
         (("table1", "--scale", "huge"), "huge"),
+        (("table6", "--scale", "medium"), "table6 has no medium scale; the experiments that do are: table1, table2"),
     ],
 )
 def test_what_a_user_can_mend_is_told_in_a_sentence(tmp_path, capsys, arguments, sentence):

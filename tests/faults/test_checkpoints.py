@@ -93,7 +93,8 @@ KEYS = [
 ]  # fmt: skip
 
 
-LATER_KEYS = ["precision", "epoch_seconds"]  # without which checkpoints of earlier versions still load
+# Without these, checkpoints of earlier versions still load.
+LATER_KEYS = ["precision", "epoch_seconds", "average", "averaged"]
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "regularizer"])

@@ -591,7 +591,8 @@ def test_a_hostile_checkpoint_is_refused_and_not_run(kind, run):
         {"seconds": "x"}, {"epoch_seconds": "x"}, {"records": 5}, {"records": [{"epoch": 1}]}, {"records": []},
         {"totals": []}, {"totals": {"loss": 0}},
         {"optimizer": {}}, {"optimizer": None}, {"network": {}}, {"best_weights": {"x": 1}}, {"best_epoch": "x"},
-        {"skipped_in_a_row": "x"},
+        {"skipped_in_a_row": "x"}, {"averaged": 3}, {"averaged": -1}, {"average": {"x": torch.zeros(2)}},
+        {"average": [1], "averaged": 1},
     ],
     ids=str,
 )  # fmt: skip

@@ -22,6 +22,7 @@ EXAMPLES = {
     "tandem": torch.randint(1, 9, (3, 2, 4)),
     "max": torch.randn(3, 2, 4),
     "mean": torch.randn(3, 2, 4),
+    "stack": torch.randn(3, 2, 4),
 }
 
 
@@ -29,7 +30,7 @@ EXAMPLES = {
 def test_every_join_keeps_every_value_and_moves_with_exchanged_slots_or_says_that_it_is_blind(name):
     groups = EXAMPLES[name]
     joined = JOINS[name](groups)
-    assert len(joined) == len(groups)
+    assert len(joined) == len(groups) * (2 if JOINS[name].apart else 1)
     assert torch.equal(JOINS[name](groups.flip(1)), joined) == JOINS[name].slot_blind
     if not JOINS[name].slot_blind:
         assert torch.equal(joined.flatten().sort().values, groups.flatten().sort().values)

@@ -5,7 +5,10 @@ import json
 import pytest
 import torch
 
-from agrlearn.errors import RunError, TrainingError
+from agrlearn.errors import RecipeError, RunError, TrainingError
+from agrlearn.evaluation.metrics import outcomes_of, score
+from agrlearn.evaluation.temperature import at_temperature, fit_temperature
+from agrlearn.prediction.predict import predict
 from agrlearn.runs import many
 from agrlearn.runs.jobs import Resources
 from agrlearn.runs.many import Job, do_run, run_many
@@ -14,6 +17,7 @@ from agrlearn.runs.run import Run
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import open_data
 from agrlearn.training.recipe import Recipe
+from tests.training.stopping import StoppedError, at_most
 
 QUICK = RunSpec(data="digits", network="small-cnn", net={"width": 4}, fold=1, share=0.2, recipe=Recipe(epochs=2))
 
@@ -103,6 +107,33 @@ def test_an_early_stopped_run_is_measured_on_the_test_part_with_its_best_weights
     best = Run.open(tmp_path / "run").evaluate("digits")
     assert len(result.curve) == 3
     assert result.protocols["Replicated"].error == best.error
+
+
+def test_an_ensemble_that_was_stopped_goes_on_where_it_was_and_ends_as_one_that_was_not(tmp_path):
+    spec = change(QUICK, members=2)
+    whole = do_run(cell_job(tmp_path / "whole", spec)).result
+    job = cell_job(tmp_path / "cut", spec)
+    steps = whole.steps // 2
+    with pytest.raises(StoppedError), at_most(steps + 1):  # within the second member
+        do_run(job)
+    with at_most(steps):  # the first is not trained again
+        again = do_run(job).result
+    assert again.protocols == whole.protocols
+    assert not job.run_dir.exists()
+
+
+def test_a_calibrated_run_is_measured_at_the_temperature_of_its_held_out_part(tmp_path):
+    spec = change(QUICK, fold=1, stopping_fraction=0.1, recipe=Recipe(epochs=3, batch_size=16))
+    plain = do_run(Job("plain", spec, tmp_path / "plain")).result.protocols["Replicated"]
+    calibrated = do_run(Job("calibrated", change(spec, calibrate=True), tmp_path / "run")).result
+    network, data = Run.open(tmp_path / "run").network, open_data(spec)
+    held_out, answers = (predict(network, part.objects) for part in (data.stopping, data.test))
+    expected = at_temperature(answers, fit_temperature(held_out, data.stopping.labels))
+    found = calibrated.protocols["Replicated"]
+    assert found.nll == score(outcomes_of(expected, data.test.labels)).nll != plain.nll
+    assert found.error == plain.error
+    with pytest.raises(RecipeError, match="calibrate needs a held-out part"):
+        RunSpec(data="digits", calibrate=True)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "1", '{"format": "another"}', '{"format": "agrlearn-run-3"}'])

@@ -33,6 +33,8 @@ CASES = {
 } | {
     "clipped, alpha 0.5": (False, {"alpha": 0.5, "clip_penalty": 0.001}),
     "batch norm that activates": ("and activation", {}),
+    "averaged, with batch norm": (True, {"average_from": 0.5}),
+    "mixed folds": (False, {"repetition": 0.5, "repetition_of": "batches"}),
 }  # fmt: skip
 PROTOCOLS = ("replicated", "batched", "contextual")
 

@@ -186,6 +186,8 @@ def test_training_leaves_the_global_random_stream_as_it_was(vectors, make_mlp):
         {"alpha": 0.3, "ascent_steps": 2},
         {"optimizer": "adam"},
         {"patience": 2},
+        {"average_from": 0.5},
+        {"average_from": 0.5, "optimizer": "adam", "repetition": 0.2},
         {"head_rate_factor": 10, "optimizer": "adamw", "learning_rate": 0.005},
         {"head_rate_factor": 0.1},
     ],

@@ -22,7 +22,7 @@ def reproduce(
     table: str,
     /,
     *,
-    scale: Literal["smoke", "small", "paper"] = "small",
+    scale: Literal["smoke", "small", "medium", "paper"] = "small",
     seeds: WholeNumber | None = None,
     cells: Annotated[list[str] | None, Parameter(negative=(), consume_multiple=True)] = None,
     resources: Annotated[ResourceOptions, Parameter(name="*")] = _DEFAULTS,
@@ -40,10 +40,10 @@ def reproduce(
     ----------
     table
         table1 to table6, table6-sgd (at small scale too by the paper's optimizer), figure3, data-efficiency,
-        interaction, or all.
+        interaction, beyond (ways to train that the paper does not have), or all.
     scale
-        paper is the published protocol and takes core-months; small shrinks it and says so beside every number; smoke
-        only shows that everything runs.
+        paper is the published protocol and takes core-months; small shrinks it and says so beside every number; medium
+        trains the main rows of the image tables ten times as long as small; smoke only shows that everything runs.
     seeds
         Runs of each cell: 7 at paper scale, as published, and 3 otherwise. A table has all that are done.
     cells

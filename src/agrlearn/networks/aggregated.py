@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from agrlearn.errors import ShapeError, look_up
 from agrlearn.grouping import Objects, first_tensor, group, map_objects, ungroup
 from agrlearn.networks.joins import JOINS, Join
+from agrlearn.networks.stacked import SlotHeads
 
 
 class AggregatedClassifier(nn.Module):
@@ -22,7 +23,8 @@ class AggregatedClassifier(nn.Module):
     Args:
         encoder: maps the joined input to the bottleneck, (groups, ...) -> (groups, features).
         features: the width of the bottleneck.
-        join: a name in `JOINS`, a `Join`, or a function (groups, fold, ...) -> (groups, ...).
+        join: a name in `JOINS`, a `Join`, or a function (groups, fold, ...) -> (groups, ...). Behind stack, the encoder
+            maps (groups * fold, ...) to (groups * fold, features / fold).
         shared: layers that every object passes alone, before the join.
         noise: standard deviation of Gaussian noise on T while training, which makes T a stochastic representation
             with a finite I(X;T); in eval mode T is its mean.
@@ -63,8 +65,11 @@ class AggregatedClassifier(nn.Module):
         self.slot_blind = slot_blind or (fold > 1 and isinstance(self.join, Join) and self.join.slot_blind)
         self.encoder = encoder
         self.shares_head = head is not None or (not own_heads and isinstance(self.join, Join) and self.join.slot_blind)
-        if head is None:
-            self.head: nn.Module = nn.Linear(features, num_classes if self.shares_head else fold * num_classes)
+        self.stacked = fold > 1 and isinstance(self.join, Join) and self.join.apart
+        if self.stacked and head is None:
+            self.head: nn.Module = SlotHeads(fold, features // fold, num_classes)
+        elif head is None:
+            self.head = nn.Linear(features, num_classes if self.shares_head else fold * num_classes)
         else:
             vars(self)["head"] = head  # not registered a second time, since it may be a layer of `shared`
         self.slot_weights = _find_slot_weights(self.join, encoder) if slot_weights is None else tuple(slot_weights)
@@ -100,7 +105,8 @@ class AggregatedClassifier(nn.Module):
         return self._with_noise(self._mean_from(shared_groups))
 
     def _mean_from(self, shared_groups: Objects) -> Tensor:
-        return self.encoder(self.join(shared_groups))  # type: ignore[arg-type]
+        mean = self.encoder(self.join(shared_groups))  # type: ignore[arg-type]
+        return mean.reshape(-1, self.features) if self.stacked else mean
 
     def _with_noise(self, mean: Tensor) -> Tensor:
         return self.perturb(mean) if self.noise > 0 and self.training else mean

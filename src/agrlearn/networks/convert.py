@@ -127,6 +127,8 @@ def aggregate(
     check_example(example)
     join = join or _default_join(example, at)
     joined = look_up(JOINS, join, "join")
+    if joined.apart:
+        raise ConversionError(f"aggregate cannot join by {join}, which is for the networks of the catalogue; use mean")
     model = original_module(model)
     draft = copied(model)
     objects = at_least(example, 2)

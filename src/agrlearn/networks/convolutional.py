@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.joins import IMAGES, Join, join_for, pool_globally, pool_slots
+from agrlearn.networks.stacked import SlotScaling
 from agrlearn.networks.standardize import Standardize
 
 
@@ -28,6 +29,7 @@ def join_layers(
     num_classes: int,
     fold: int,
     features: int,
+    channels: int,
     join: Join,
     slotwise: bool,
     dropout: float,
@@ -39,6 +41,7 @@ def join_layers(
         layers: each maps feature maps to feature maps; the first joined one expects what `join` makes.
         shared_layers: how many of them run before the join; where all do, the pooling does too.
         features: channels of the last layer.
+        channels: those of the feature maps that are joined.
         slotwise: pool each slot's segment by itself.
         dropout: the share of the bottleneck's features that is dropped in training.
     """
@@ -46,9 +49,11 @@ def join_layers(
     drop = [nn.Dropout(dropout)] if dropout > 0 else []
     layers = [Standardize(object_shape[0]), *layers, pool]
     shared = 1 + shared_layers + (shared_layers == len(layers) - 2)
+    stacked = fold > 1 and join.apart
+    scaling = [SlotScaling(fold, channels)] if stacked else []
     return AggregatedClassifier(
-        nn.Sequential(*layers[shared:], *drop),
-        features=features * (fold if slotwise else 1),
+        nn.Sequential(*scaling, *layers[shared:], *drop),
+        features=features * (fold if slotwise or stacked else 1),
         fold=fold,
         num_classes=num_classes,
         join=join,

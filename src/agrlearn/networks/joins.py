@@ -32,6 +32,9 @@ class Join:
     and their weights can be summed for one object in every slot."""
     slot_blind: bool = False
     """Whether exchanging two objects of a group leaves its result as it was."""
+    apart: bool = False
+    """Whether it does not join at all: (groups, fold, ...) -> (groups * fold, ...), so that every slot passes the next
+    layers by itself, and has a head of its own."""
 
     def __call__(self, groups: Any) -> Any:
         """(groups, fold, ...) -> (groups, ...), or each tensor of a mapping so."""
@@ -54,6 +57,10 @@ class Join:
         if not -1 <= join_after <= last:
             raise RecipeError(f"{network} can join after 0 to {last} of its layers, got join_after={join_after}")
         return place
+
+    def growth(self, fold: int) -> int:
+        """How many times as wide as an ordinary network's the last layer is: as often as it must tell slots apart."""
+        return 1 if self.slot_blind or self.apart else fold
 
     @property
     def keeps_positions(self) -> bool:
@@ -117,6 +124,15 @@ def average(groups: Tensor) -> Tensor:
     tensor([[2.0000, 3.5000]])
     """
     return groups.mean(dim=1) if groups.shape[1] > 1 else groups.squeeze(1)
+
+
+def stack(groups: Tensor) -> Tensor:
+    """Let every slot pass the next layers by itself: (groups, fold, ...) -> (groups * fold, ...).
+
+    >>> stack(torch.zeros(2, 4, 10)).shape
+    torch.Size([8, 10])
+    """
+    return groups.flatten(0, 1)
 
 
 def tandem(groups: Tensor, separator: int | None = None) -> Tensor:
@@ -201,6 +217,7 @@ JOINS: dict[str, Join] = {
     "tandem": Join(tandem, (TOKENS,), axis=-1),
     "max": Join(maximum, (IMAGES, VECTORS, TOKENS), slot_blind=True),
     "mean": Join(average, (IMAGES, VECTORS, TOKENS), slot_blind=True),
+    "stack": Join(stack, (IMAGES, VECTORS), apart=True),
 }
 """Joins by name."""
 

@@ -7,6 +7,7 @@ from torch import nn
 from agrlearn.errors import RecipeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.joins import VECTORS, join_for
+from agrlearn.networks.stacked import SlotScaling
 from agrlearn.networks.standardize import Standardize
 
 
@@ -28,9 +29,10 @@ def mlp(
         object_shape: (features,) of one vector.
         width: units of a hidden layer; where the slots are concatenated, the last one has `fold` times more, as in the
             paper.
-        join: mean and max pool the last features of a group; features concatenates its vectors.
-        join_after: how many hidden layers every object passes alone, before the join; -1 is none of them for features,
-            and all for max and mean.
+        join: mean and max pool the last features of a group; features concatenates its vectors; stack lets each slot
+            pass the layers by itself, with a scaling of its features and a head of its own.
+        join_after: how many hidden layers every object passes alone, before the join; -1 is none of them for features
+            and stack, and all for max and mean.
         dropout: the share of a hidden layer's outputs that is dropped in training.
         noise: see `AggregatedClassifier`.
     """
@@ -40,7 +42,7 @@ def mlp(
         raise RecipeError(f"mlp needs at least one hidden layer, got depth={depth}")
     joined = join_for(join, VECTORS, "mlp")
     shared = joined.place(join_after, first=0, last=depth, network="mlp")
-    outputs = [*[width] * (depth - 1), width * (1 if joined.slot_blind else fold)]
+    outputs = [*[width] * (depth - 1), width * joined.growth(fold)]
     layers: list[nn.Module] = []
     for number, (read, made) in enumerate(itertools.pairwise([object_shape[0], *outputs])):
         slots = fold if joined.widens and number == shared else 1
@@ -48,9 +50,11 @@ def mlp(
         layers.append(
             nn.Sequential(nn.Linear(slots * read, made, bias=False), nn.BatchNorm1d(made), nn.ReLU(inplace=True), *drop)
         )
-    features = outputs[-1] * (fold if joined.widens and shared == depth else 1)
+    stacked = fold > 1 and joined.apart
+    features = outputs[-1] * (fold if stacked or (joined.widens and shared == depth) else 1)
+    scaling = [SlotScaling(fold, [object_shape[0], *outputs][shared])] if stacked else []
     return AggregatedClassifier(
-        nn.Sequential(*layers[shared:]),
+        nn.Sequential(*scaling, *layers[shared:]),
         features=features,
         fold=fold,
         num_classes=num_classes,

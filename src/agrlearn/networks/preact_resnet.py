@@ -35,7 +35,7 @@ def preact_resnet(
         depth: 18 or 34.
         width: filters of the first stage, doubled in each further one. The last layer has `fold` times more, as in the
             paper, unless the slots are pooled; 128 doubles every layer, the "double layer" of its Table 4.
-        join: channels, width, height, max or mean.
+        join: channels, width, height, max, mean or stack.
         join_after: how many blocks every object passes alone, before the join; 0 joins at the input. -1 is 0, and for
             max and mean all blocks and the pooling.
         stem_stride: 2 works at half the resolution.
@@ -49,7 +49,7 @@ def preact_resnet(
         raise RecipeError(f"preact-resnet has 18 or 34 layers, got depth={depth}")
     counts = _DEPTHS[depth]
     outputs = [width * 2**stage for stage, count in enumerate(counts) for _ in range(count)]
-    outputs[-1] *= (1 if joined.slot_blind else fold) * widen
+    outputs[-1] *= joined.growth(fold) * widen
     last = len(outputs) if joined.slot_blind else len(outputs) - 1
     join_after = joined.place(join_after, first=0, last=last, network="preact-resnet")
     strides = [
@@ -61,7 +61,8 @@ def preact_resnet(
     )  # fmt: skip
     return join_layers(
         layers, join_after and join_after + 1, object_shape=object_shape, num_classes=num_classes, fold=fold,
-        features=outputs[-1], join=joined, slotwise=slotwise, dropout=dropout, noise=noise,
+        features=outputs[-1], channels=[object_shape[0], *outputs][join_after], join=joined,
+        slotwise=slotwise, dropout=dropout, noise=noise,
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def small_cnn(
         object_shape: (channels, height, width) of one image.
         width: filters of the first layer, doubled where the image is halved; the last feature layer has `fold` times
             more, as in the paper, unless the slots are pooled.
-        join: channels, width, height, max or mean.
+        join: channels, width, height, max, mean or stack.
         join_after: how many of the convolutions every object passes alone, before the join; -1 is one of them, and for
             max and mean all and the pooling.
         slotwise: pool each slot's segment by itself (for the width and height joins).
@@ -37,15 +37,14 @@ def small_cnn(
     joined = join_of_images("small-cnn", object_shape, join=join, slotwise=slotwise)
     shapes = [(3, 1), (3, 2), (3, 1), (3, 2), (1, 1)]
     shared = joined.place(join_after, first=1, last=len(shapes) if joined.slot_blind else 4, network="small-cnn")
-    grown = 1 if joined.slot_blind else fold
-    filters = [object_shape[0], width, 2 * width, 2 * width, 4 * width, 4 * width * grown]
+    filters = [object_shape[0], width, 2 * width, 2 * width, 4 * width, 4 * width * joined.growth(fold)]
     layers: list[nn.Module] = []
     for depth, (kernel, stride) in enumerate(shapes):
         slots = fold if joined.widens and depth == shared else 1
         layers.append(_convolution(slots * filters[depth], filters[depth + 1], kernel, stride))
     return join_layers(
         layers, shared, object_shape=object_shape, num_classes=num_classes, fold=fold, features=filters[-1],
-        join=joined, slotwise=slotwise, dropout=dropout, noise=noise,
+        channels=filters[shared], join=joined, slotwise=slotwise, dropout=dropout, noise=noise,
     )  # fmt: skip
 
 

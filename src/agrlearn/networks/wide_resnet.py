@@ -33,7 +33,7 @@ def wide_resnet(
         object_shape: (channels, height, width) of one image.
         depth: layers, 6·k + 4 for k blocks a stage.
         width: what the 16, 32 and 64 filters of the stages are multiplied by; the last layer has `fold` times more.
-        join: channels, width, height, max or mean.
+        join: channels, width, height, max, mean or stack.
         join_after: how many blocks every object passes alone, before the join; 0 joins at the input. -1 is 0, and for
             max and mean all blocks and the pooling.
         stem_stride: 2 works at half the resolution.
@@ -48,7 +48,7 @@ def wide_resnet(
         raise RecipeError(f"wide-resnet has 6·k + 4 layers, such as 16, 22 or 28, got depth={depth}")
     bottom = _STEM * width * 4
     outputs = [_STEM * width * 2**stage for stage in range(3) for _ in range(blocks)]
-    outputs[-1] *= (1 if joined.slot_blind else fold) * widen
+    outputs[-1] *= joined.growth(fold) * widen
     last = len(outputs) if joined.slot_blind else len(outputs) - 1
     join_after = joined.place(join_after, first=0, last=last, network="wide-resnet")
     strides = [2 if stage > 0 and block == 0 else 1 for stage in range(3) for block in range(blocks)]
@@ -60,7 +60,8 @@ def wide_resnet(
     shared_layers = len(layers) if join_after == len(outputs) else join_after and join_after + 1
     network = join_layers(
         layers, shared_layers, object_shape=object_shape, num_classes=num_classes, fold=fold,
-        features=outputs[-1], join=joined, slotwise=slotwise, dropout=dropout, noise=noise,
+        features=outputs[-1], channels=[object_shape[0], *outputs][join_after], join=joined,
+        slotwise=slotwise, dropout=dropout, noise=noise,
     )  # fmt: skip
     # As in the authors' code.
     for module in network.modules():

@@ -14,8 +14,9 @@ from agrlearn.reporting.overview import ComparisonRow, Headline, compare, headli
 from agrlearn.reporting.paper_table import PublishedTable, published_table
 from agrlearn.reporting.training_charts import information_plane, training_charts
 from agrlearn.runs.facts import RunFacts, Setting
-from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.experiments import Experiment
 from agrlearn.studies.paper.results import CellResult
+from agrlearn.studies.paper.rows import Row
 from agrlearn.studies.paper.scales import Scale
 from agrlearn.training.microbatches import mean_log_groups
 

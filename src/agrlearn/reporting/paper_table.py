@@ -7,9 +7,10 @@ from typing import Literal
 
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
-from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.experiments import Experiment
 from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols
 from agrlearn.studies.paper.results import FOLD_1, CellResult, describe_divergences
+from agrlearn.studies.paper.rows import Row
 from agrlearn.studies.paper.scales import PAPER, Scale
 
 Verdict = Literal["agrees", "better", "worse", "open"]

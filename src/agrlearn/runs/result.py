@@ -11,9 +11,11 @@ import torch
 from pydantic import BaseModel, model_validator
 from torch import Tensor
 
+from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import RunError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.metrics import METRICS, Scores, outcomes_of, score
+from agrlearn.evaluation.temperature import at_temperature, fit_temperature
 from agrlearn.files import parse_json, read_small_text
 from agrlearn.grouping import GroupBatchSampler, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
@@ -136,7 +138,7 @@ def measure(
     chosen = protocols_to_measure(network, data) if dial and len(networks) == 1 else {REPLICATED: Replicated()}
     steps = len(GroupBatchSampler(len(data.train), spec.fold, spec.recipe.batch_size))
     return RunResult(
-        protocols={name: _scores(networks, data, protocol) for name, protocol in chosen.items() if data.test},
+        protocols={name: _scores(spec, networks, data, protocol) for name, protocol in chosen.items() if data.test},
         curve=tuple(_point(record) for record in history.records if record.validation_error is not None),
         parameters=sum(map(count_parameters, networks)),
         steps=len(history.records) * steps * len(networks),
@@ -168,20 +170,34 @@ def describe_machine() -> str:
     return f"{names[0] if names else platform.machine()}, {torch.get_num_threads()} thread"
 
 
-def _scores(networks: Sequence[AggregatedClassifier], data: RunData, protocol: PredictionProtocol) -> ProtocolScores:
+def _scores(
+    spec: RunSpec, networks: Sequence[AggregatedClassifier], data: RunData, protocol: PredictionProtocol
+) -> ProtocolScores:
     assert data.test is not None
     cost = sum(multiply_adds_per_object(network, longest_object(data), protocol) for network in networks)
+    disagreement = 0.0
     if len(networks) == 1:
         found = evaluate(networks[0], data.test, protocol, allow_slot_blind=True, sharded=True)
         scores: Scores = found
         disagreement = found.head_disagreement
-    else:
-        answers = [predict(network, data.test.objects, protocol) for network in networks]
-        scores = score(outcomes_of(torch.stack(answers).mean(dim=0), data.test.labels))
-        disagreement = 0.0
+    if len(networks) > 1 or spec.calibrate:
+        answers = _mean_answers(networks, data.test, protocol)
+        if spec.calibrate:
+            assert data.stopping is not None
+            held_out = _mean_answers(networks, data.stopping, protocol)
+            answers = at_temperature(answers, fit_temperature(held_out, data.stopping.labels))
+        scores = score(outcomes_of(answers, data.test.labels))
     return ProtocolScores(
         **{name: getattr(scores, name) for name in METRICS}, head_disagreement=disagreement, multiply_adds=cost
     )
+
+
+def _mean_answers(
+    networks: Sequence[AggregatedClassifier], objects: LabelledSet, protocol: PredictionProtocol
+) -> Tensor:
+    """(objects, classes): the mean of the networks' distributions."""
+    answers = [predict(network, objects.objects, protocol, allow_slot_blind=True) for network in networks]
+    return torch.stack(answers).mean(dim=0)
 
 
 def longest_object(data: RunData) -> Tensor:

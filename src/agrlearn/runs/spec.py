@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agrlearn.networks.catalogue import NETWORKS, network_defaults
 from agrlearn.training.recipe import Recipe, Settings
@@ -55,10 +55,19 @@ class RunSpec(Settings):
     fold: Annotated[int, Field(ge=1)] = 2
     members: Annotated[int, Field(ge=1)] = 1
     """Networks that are trained on the same objects from other seeds, and whose distributions are averaged."""
+    calibrate: bool = False
+    """Measure label distributions at the temperature that fits the held-out part of `stopping_fraction` best; the
+    network is kept as it was trained."""
     layout: Literal["contiguous", "channels-last"] = "contiguous"
     """Of convolutions in memory; channels last is faster and used where it is safe."""
     precision: str = "32-true"
     recipe: Recipe = Recipe()
+
+    @model_validator(mode="after")
+    def _has_a_part_to_calibrate_on(self) -> "RunSpec":
+        if self.calibrate and self.patience_fraction == 0:
+            raise ValueError("calibrate needs a held-out part; pass stopping_fraction=0.1 with it")
+        return self
 
     @property
     def seed(self) -> int:

@@ -41,6 +41,11 @@ def make_longer(path: Path, found: Identity, wanted: Identity, checkpoint: dict[
             f"{path} was ended by its patience after epoch {progress.epoch}, so more epochs change nothing; use "
             "another run directory, with more patience"
         )
+    if progress.averaged:
+        raise RunError(
+            f"{path} has begun to average its weights for a run of {before} epochs, so it cannot go on to {epochs}; "
+            "use another run directory"
+        )
     message = f"{path} was a run of {before} epochs and goes on from epoch {progress.epoch} to {epochs}"
     if wanted.recipe.schedule != "constant":
         message += (

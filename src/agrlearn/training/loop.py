@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
 from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchronized_batch_norm, world_size
 from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
+from agrlearn.training.averaging import add_to_average, averages_after, use_average
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.identity import identity_of, note_data
@@ -104,7 +105,8 @@ def fit(
     engine = fabric or _one_device()
     sampler = GroupBatchSampler(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
-        rank=engine.global_rank, world_size=engine.world_size,
+        repetition_of=recipe.repetition_of, rank=engine.global_rank,
+        world_size=engine.world_size,
     )  # fmt: skip
     _check(network, train_set, validation_set, recipe, engine, critic)
     with ExitStack() as held:
@@ -195,6 +197,8 @@ def _train(
                         mixture=mixture, total=sampler.groups_at(state.step), unsynchronized=unsynchronized,
                     )  # fmt: skip
                 state.step += 1
+                if averages_after(recipe, state.epoch + state.step / steps):
+                    add_to_average(state)
 
                 now = time.perf_counter()
                 state.seconds, state.epoch_seconds = before + now - started, earlier + now - started
@@ -209,6 +213,10 @@ def _train(
                     saved = time.perf_counter()
                 if stopped:
                     raise KeyboardInterrupt
+            if state.average is not None and state.epoch + 1 == recipe.epochs:
+                use_average(state, module, _one_more_epoch(train_set, sampler, recipe, engine, augment, workers, own))
+                more = time.perf_counter() - started
+                state.seconds, state.epoch_seconds = before + more, earlier + more
             seconds = state.epoch_seconds
             if exact:
                 seed_torch(epoch_seed, engine.device)  # also where a run was resumed with no step left
@@ -225,6 +233,20 @@ def _train(
     if _agree(False, interrupt.is_set(), 0, engine)[1]:  # during the last evaluation
         raise KeyboardInterrupt
     return History(tuple(state.records), state.seconds, was_finished)
+
+
+def _one_more_epoch(
+    train_set: Dataset, sampler: GroupBatchSampler, recipe: Recipe, engine: Fabric, augment: Augment | None,
+    workers: int, own: tuple[int, ...],
+) -> Iterator[Objects]:  # fmt: skip
+    """Batches of groups as the epoch after the last would have them."""
+    sampler.set_epoch(recipe.epochs)
+    seed_torch(derive_seed(recipe.seed, recipe.epochs, *own), engine.device)
+    for step, batch in enumerate(batches(train_set, sampler, workers=workers)):
+        objects = batch.objects
+        if augment is not None:
+            objects = augment(objects, generator(recipe.seed, recipe.epochs, step, _AUGMENTATION, *own))
+        yield group(map_objects(lambda tensor: tensor.to(engine.device), objects), sampler.fold)
 
 
 def _end_epoch(

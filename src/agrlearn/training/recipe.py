@@ -81,8 +81,16 @@ class Recipe(Settings):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     """What the learning rate is multiplied by at a milestone (paper: a tenth)."""
 
+    average_from: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """The share of training after which weights are averaged: the network ends with the mean of its weights after every
+    later step (stochastic weight averaging, Izmailov et al. 2018), and batch normalisation is measured anew for it by
+    one more pass over the training objects. Epochs before the last are evaluated without the average."""
+
     repetition: Annotated[float, Field(ge=0, le=1)] = 0.0
     """The probability that a group holds one object in every slot (paper: 0)."""
+    repetition_of: Literal["groups", "batches"] = "groups"
+    """Whether that is drawn for each group, or for each batch: mixed folds, which train one network for single objects
+    and for groups, each with batches of its own (MIMONets, Menet et al. 2023)."""
 
     mixup: NotNegative = 0.0
     """Mix pairs of training groups in proportions drawn from Beta(mixup, mixup), and their labels with them (Zhang et
@@ -131,6 +139,12 @@ class Recipe(Settings):
         ('leave-one-out', 'dv')
         """
         return self.bound or ("leave-one-out" if self.critic == "bottleneck" else "dv")
+
+    @model_validator(mode="after")
+    def _keeps_one_kind_of_weights(self) -> "Recipe":
+        if self.patience is not None and self.average_from is not None:
+            raise ValueError("patience keeps the best epoch's weights and average_from a mean of weights; pass one")
+        return self
 
     @model_validator(mode="after")
     def _mixes_whole_batches(self) -> "Recipe":

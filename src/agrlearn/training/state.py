@@ -3,6 +3,7 @@
 import itertools
 import operator
 import textwrap
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -92,6 +93,10 @@ class TrainingState:
     best_weights: dict[str, Tensor] | None = None
     """The weights with the best validation likelihood, if the recipe has patience."""
     out_of_patience: bool = False
+    average: dict[str, Tensor] | None = None
+    """The mean of the weights after those steps that the recipe averages."""
+    averaged: int = 0
+    """How many steps these are."""
     answered: list[tuple[float, Tensor, Tensor]] = field(default_factory=list)
     """Logits and labels whose errors are not in the totals yet, and what these errors are multiplied by."""
 
@@ -168,6 +173,8 @@ class TrainingState:
             "best_epoch": self.best_epoch,
             "best_weights": self.best_weights,
             "out_of_patience": self.out_of_patience,
+            "average": self.average,
+            "averaged": self.averaged,
         }
 
     def load_state_dict(self, state: dict[str, Any], *, epochs: int, steps: int) -> None:
@@ -189,6 +196,8 @@ class TrainingState:
             sums = {name: getattr(self.totals, name).to(device) for name in ("loss", "wrong", "information")}
             self.totals = replace(self.totals, **sums)
             self.best_weights = state["best_weights"]
+            average = state.get("average")  # earlier versions did not write it
+            self.average = average and {name: value.to(device) for name, value in average.items()}
             self._check_fit(epochs, steps)
         except (LookupError, TypeError, AttributeError, RuntimeError, ValueError) as error:
             reason = textwrap.shorten(str(error), _LONGEST_REASON, placeholder=" …")
@@ -205,6 +214,9 @@ class TrainingState:
             raise ValueError(f"step {self.step} of epoch {self.epoch} with {len(self.records)} records is impossible")
         if self.best_weights is not None and _shapes(self.best_weights) != _shapes(self.network.state_dict()):
             raise ValueError("the best weights are those of another network")
+        trained = {name: value for name, value in self.network.named_parameters() if value.requires_grad}
+        if _shapes(self.average or {}) != _shapes(trained if self.averaged else {}):
+            raise ValueError("the averaged weights are those of another network")
 
 
 class Progress(BaseModel):
@@ -220,6 +232,7 @@ class Progress(BaseModel):
     records: list[EpochRecord]
     best_epoch: Count
     out_of_patience: StrictBool
+    averaged: Count = 0  # earlier versions did not write it
 
 
 def read_progress(state: dict[str, Any]) -> Progress:
@@ -270,5 +283,5 @@ def _fitting(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[st
     return {"state": saved["state"], "param_groups": optimizer.state_dict()["param_groups"]}
 
 
-def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in weights.items()}

@@ -8,9 +8,10 @@ import pytest
 
 from agrlearn.runs.result import FinishedRun, Point, ProtocolScores, RunResult
 from agrlearn.runs.spec import RunSpec
-from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.experiments import Experiment
 from agrlearn.studies.paper.lines import summarize
 from agrlearn.studies.paper.results import collect
+from agrlearn.studies.paper.rows import Row
 from agrlearn.studies.paper.scales import SMALL
 from agrlearn.studies.paper.tabulate import write_tables
 from agrlearn.training.recipe import Recipe
@@ -73,6 +74,15 @@ def test_a_fold_is_also_compared_with_the_fold_1_that_saw_as_many_objects(cells_
     assert second.at_equal_objects.value == pytest.approx(10)  # 25 − 15 and 60 − 50
     assert second.at_equal_objects.standard_error == pytest.approx(0)
     assert math.isnan(first.at_equal_objects.value) and math.isnan(third.at_equal_objects.value)
+
+
+@pytest.mark.parametrize("changes", [{"members": 2}, {"recipe": Recipe(average_from=0.75)}, {"stopping_fraction": 0.1}])
+def test_a_run_whose_curve_is_of_other_weights_or_objects_is_judged_by_its_last_weights_alone(changes, cells):
+    spec = ONE.model_copy(update=changes)
+    store(cells, spec, 0, [0.9, 0.8, 0.7])
+    rows = [Row("block", "a control", spec, last=3)]
+    (result,) = collect(rows, cells)["block", "a control"]
+    assert result.test_errors == (0.7,)  # not the median of the last three points
 
 
 def test_accuracies_are_one_hundred_less_errors(cells):

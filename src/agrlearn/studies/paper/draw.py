@@ -18,7 +18,10 @@ Picture = Callable[[Mapping[tuple[str, str], Sequence[CellResult]], Path, str], 
 _COLOURS = {1: INK, 2: "#0072b2", 4: "#d55e00"}
 """By the fold, or the fold whose number of objects fold 1 saw."""
 _MIXUP_COLOUR = "#009e73"
-_LEFT_OUT = ("last layer", "stopped early", "by channels", "pooled by slot", "max of the features", "repetition")
+_LEFT_OUT = (
+    "last layer", "stopped early", "by channels", "pooled by slot", "max of the features", "repetition", "ensemble",
+    "as cheap as", "averaged", "temperature",
+)  # fmt: skip
 """Rows that would make a picture of shares too full; the table has them."""
 _ASIDE = 1.03
 """By how much lines are moved aside on a logarithmic axis, so that their errors do not cover each other."""

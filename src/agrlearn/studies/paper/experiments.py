@@ -1,4 +1,4 @@
-"""The paper's tables and figure, with the controls it does not have and what lies beyond it, at three scales.
+"""The paper's tables and figure, with the controls it does not have and what lies beyond it, at four scales.
 
 The paper joins images without saying how. It also says that only the heads and the last layer differ from the ordinary
 network, which the channels join contradicts (it changes the first layer) and the width join fulfils: so its rows are
@@ -7,38 +7,28 @@ joined by width here, and the channels join stands among the rows beyond the pap
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agrlearn.runs.spec import RunSpec
+from agrlearn.studies.paper.beyond import beyond_rows
 from agrlearn.studies.paper.draw import Picture, draw_curves, draw_shares
 from agrlearn.studies.paper.results import FOLD_1
-from agrlearn.studies.paper.scales import PAPER, SMALL, SMOKE, Scale
-from agrlearn.training.recipe import Recipe
+from agrlearn.studies.paper.rows import Part, Row, ensemble_of, equal_objects
+from agrlearn.studies.paper.scales import MEDIUM, PAPER, SMALL, SMOKE, Scale
+from agrlearn.studies.paper.specs import image_spec, text_spec
 
 _CIFAR = {"CIFAR-10": "cifar-10", "CIFAR-100": "cifar-100"}
 _TEXT = {"Movie Review": "movie-review", "Subjectivity": "subjectivity"}
-_TRAINING_IMAGES = 50_000
+_CHEAP_JOINS: dict[str, dict[str, Any]] = {
+    "joined after block 4": {"join": "channels", "join_after": 4},
+    "joined by channels": {"join": "channels"},
+}
+"""Whose Batched prediction costs less than an ordinary network."""
+_POOLED_FOLDS = (2, 4)
+_AVERAGED, _AVERAGE_FROM = f"{FOLD_1}, weights averaged", 0.75
+_AT_TEMPERATURE = f"{FOLD_1}, with a temperature"
 _SHARES = (0.025, 0.1, 0.2, 0.5, 1.0)
-_TEST_FRACTION, _STOPPING_FRACTION = 0.1, 0.1
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table."""
-
-    block: str
-    """The rows of a block are compared with its fold 1."""
-    label: str
-    spec: RunSpec
-    """Its seed is replaced by that of a run."""
-    published: float | None = None
-    """In percent, as printed in the paper."""
-    part: Literal["paper", "control", "beyond"] = "paper"
-    last: int = 1
-    """The last so many measurements on the test part, of which the median is reported."""
 
 
 @dataclass(frozen=True)
@@ -49,87 +39,22 @@ class Experiment:
     rows: Callable[[Scale], list[Row]]
     measure: Literal["error", "accuracy"] = "error"
     picture: Picture | None = None
-    kind: Literal["images", "converged", "text", "text_by_sgd"] = "images"
+    kind: Literal["images", "converged", "text", "text_by_sgd", "beyond"] = "images"
 
     def remark(self, scale: Scale) -> str:
-        """What `scale` means for this experiment."""
+        """What `scale` means for this experiment; nothing where it has no such scale."""
         return str(getattr(scale, self.kind))
 
 
-def equal_objects(fold: int) -> str:
-    """The label of the control that sees as many objects as `fold` does, in as many steps."""
-    return f"{FOLD_1}, objects as fold {fold}"
-
-
-def _image_spec(
-    scale: Scale, dataset: str, network: str = "preact-resnet", *, fold: int = 1, times_the_batch: int = 1,
-    share: float = 1.0, converge: bool = False, stop_early: bool = False, recipe: dict[str, Any] | None = None,
-    width_times: float = 1, **options: Any,
-) -> RunSpec:  # fmt: skip
-    """A run on images.
-
-    Args:
-        times_the_batch: sees as many objects in as many steps as that fold does.
-        converge: train to convergence at small scale too, where the tables stop long before.
-    """
-    full_width = 64 if network == "preact-resnet" else 10
-    changes: dict[str, Any] = dict(recipe or {})
-    if scale is PAPER:
-        epochs, every, width = round(400 / share), round(1 / share), full_width
-    elif scale is SMALL:
-        epochs = round(3000 * math.sqrt(share / 0.025) * 64 / (_TRAINING_IMAGES * share)) if converge else 3
-        every, width = max(1, epochs // 15), 16 if full_width == 64 else 1
-        options["stem_stride"] = 2
-    else:
-        dataset, share, epochs, every, width = "digits", 0.2, 2, 1, 4 if full_width == 64 else 1
-    if scale is not PAPER:
-        changes["schedule"] = "cosine"
-    if stop_early:
-        changes["patience"] = epochs
-    if width * width_times != full_width:
-        options["width"] = round(width * width_times)
-    if fold > 1:
-        options.setdefault("join", "width")
-    return RunSpec(
-        data=dataset, network=network, fold=fold, net=options, share=share, augment=scale is not SMOKE,
-        stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0, layout="channels-last",
-        recipe=Recipe(
-            epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=every * times_the_batch,
-            **changes,
-        ),
-    )  # fmt: skip
-
-
-def _text_spec(
-    scale: Scale, dataset: str, network: str, *, fold: int = 1, times_the_batch: int = 1, stop_early: bool = False,
-    sgd: bool = False, repetition: float = 0.0, **options: Any,
-) -> RunSpec:  # fmt: skip
-    """A run on sentences, at small scale by Adam or, with `sgd`, by the paper's SGD."""
-    changes: dict[str, Any] = {"repetition": repetition} if repetition else {}
-    share, test_fraction = 1.0, _TEST_FRACTION
-    epochs = 400 if scale is PAPER else 2 if scale is SMOKE else 40 if sgd else 15
-    if scale is not PAPER and not sgd:
-        changes |= {"optimizer": "adam", "learning_rate": 0.001, "weight_decay": 0.0, "schedule": "constant"}
-    if scale is SMOKE:
-        dataset, share, test_fraction = "digits-as-words", 0.2, 0.0
-        options = {"embedding": 8, **{name: 4 if type(value) is int else value for name, value in options.items()}}
-    if stop_early:
-        changes["patience"] = 3 if scale is SMALL else epochs
-    return RunSpec(
-        data=dataset, network=network, fold=fold, net=options, share=share, test_fraction=test_fraction,
-        test_draw="plain" if test_fraction else "by class",
-        stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0,
-        recipe=Recipe(
-            epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=times_the_batch, **changes
-        ),
-    )  # fmt: skip
-
-
-def _pooled(folds: Sequence[int]) -> Iterator[tuple[str, int, str, float]]:
+def _pooled() -> Iterator[tuple[str, int, str, float]]:
     """Label, fold, join and repetition of the rows whose slots are pooled behind the last features."""
-    for fold, join, repetition in itertools.product(folds, ("max", "mean"), (0.0, 0.2)):
+    for fold, join, repetition in itertools.product(_POOLED_FOLDS, ("max", "mean"), (0.0, 0.2)):
         repeated = f", repetition {repetition}" if repetition else ""
         yield f"fold {fold}, {join} of the features{repeated}", fold, join, repetition
+
+
+MakeRow = Callable[..., Row]
+"""(label, part, **settings of `image_spec`) -> a row."""
 
 
 def _image_rows(
@@ -139,8 +64,8 @@ def _image_rows(
     """The rows of one data set and network: the paper's, the controls, and those beyond."""
     alphas = {1: 0.7, 2: 0.3, 4: 4.0} if alphas is None else alphas
 
-    def row(label: str, part: Literal["paper", "control", "beyond"] = "paper", **settings: Any) -> Row:
-        spec = _image_spec(scale, dataset, **network, **settings)
+    def row(label: str, part: Part = "paper", **settings: Any) -> Row:
+        spec = image_spec(scale, dataset, **network, **settings)
         return Row(block, label, spec, published.get(label), part, last=10 if scale is PAPER else 1)
 
     rows = []
@@ -149,29 +74,36 @@ def _image_rows(
         if fold in alphas:
             alpha = alphas[fold]
             rows.append(row(f"fold {fold}, α = {alpha:g}", fold=fold, recipe={"alpha": alpha, "critic": "input"}))
-    for fold in folds:
+    for fold in _POOLED_FOLDS:
         rows.append(row(equal_objects(fold), "control", times_the_batch=fold))
+    for fold in folds:
+        rows.append(row(ensemble_of(fold), "control", members=fold))
         rows.append(row(f"fold 1, last layer as fold {fold}", "control", widen=fold))
     rows.append(row("fold 1, stopped early", "control", stop_early=True))
+    rows.append(row(_AVERAGED, "control", recipe={"average_from": _AVERAGE_FROM}))
+    rows.append(row(_AT_TEMPERATURE, "control", calibrate=True))
     for (fold, alpha), noise in itertools.product(alphas.items(), (0, 1)):
         label = f"fold {fold}, α = {alpha:g}, critic of T" + (", noise 1" if noise else "")
         recipe = {"alpha": alpha}
         rows.append(row(label, "beyond", fold=fold, recipe=recipe, **({"noise": float(noise)} if noise else {})))
-    for label, fold, join, repetition in _pooled(folds):
+    for label, fold, join, repetition in _pooled():
         rows.append(row(label, "beyond", fold=fold, join=join, recipe={"repetition": repetition}))
-    if not beyond:
-        return rows
-    for fold in folds:
-        rows.append(row(f"fold {fold}, joined after block 4", "beyond", fold=fold, join="channels", join_after=4))
-        rows.append(row(f"fold {fold}, joined by channels", "beyond", fold=fold, join="channels"))
+    if beyond:
+        rows += _further_rows(row, folds)
+    return [row for row in rows if scale is not MEDIUM or row.label in _AT_MEDIUM_SCALE]
+
+
+def _further_rows(row: MakeRow, folds: Sequence[int]) -> Iterator[Row]:
+    """Other joins, with the ordinary networks that are as cheap, and mixup."""
+    for fold, (where, options) in itertools.product(folds, _CHEAP_JOINS.items()):
+        yield row(f"fold {fold}, {where}", "beyond", fold=fold, **options)
+        cheap = {"fold": fold, **options}
+        yield row(f"fold 1, as cheap as fold {fold} {where}", "control", times_the_batch=fold, as_cheap_as=cheap)
     if 4 in folds:
-        rows.append(row("fold 4, α = 0.4", "beyond", fold=4, recipe={"alpha": 0.4, "critic": "input"}))
-    rows.append(row("fold 2, pooled by slot", "beyond", fold=2, slotwise=True))
-    rows.append(
-        row("fold 2, by channels, repetition 0.5", "beyond", fold=2, join="channels", recipe={"repetition": 0.5})
-    )
-    rows.append(row("fold 1, mixup 1", "beyond", recipe={"mixup": 1.0}))
-    return rows
+        yield row("fold 4, α = 0.4", "beyond", fold=4, recipe={"alpha": 0.4, "critic": "input"})
+    yield row("fold 2, pooled by slot", "beyond", fold=2, slotwise=True)
+    yield row("fold 2, by channels, repetition 0.5", "beyond", fold=2, join="channels", recipe={"repetition": 0.5})
+    yield row("fold 1, mixup 1", "beyond", recipe={"mixup": 1.0})
 
 
 def _resnet_table(
@@ -211,18 +143,21 @@ def _text_rows(scale: Scale, *, sgd: bool = False) -> list[Row]:
     rows = []
     for (data, kind), (one, two) in published.items():
         block, dataset, network = f"{data}, {kind}", _TEXT[data], f"sentence-{kind.lower()}"
-        make = functools.partial(_text_spec, scale, dataset, network, sgd=sgd)
+        make = functools.partial(text_spec, scale, dataset, network, sgd=sgd)
         wide: dict[str, Any] = {"maps": 200} if kind == "CNN" else {"hidden": 256}
         row = functools.partial(Row, block, last={PAPER: 10, SMALL: 5, SMOKE: 1}[scale])
         rows += [
             row(FOLD_1, make(), one),
             row("fold 2", make(fold=2), two),
-            row(equal_objects(2), make(times_the_batch=2), part="control"),
+            *(row(equal_objects(fold), make(times_the_batch=fold), part="control") for fold in _POOLED_FOLDS),
+            row(ensemble_of(2), make(members=2), part="control"),
             row("fold 1, last layer as fold 2", make(**wide), part="control"),
             row("fold 1, stopped early", make(stop_early=True), part="control"),
+            row(_AVERAGED, make(recipe={"average_from": _AVERAGE_FROM}), part="control"),
+            row(_AT_TEMPERATURE, make(calibrate=True), part="control"),
         ]
-        for label, fold, join, repetition in _pooled((2, 4)):
-            rows.append(row(label, make(fold=fold, join=join, repetition=repetition), part="beyond"))
+        for label, fold, join, repetition in _pooled():
+            rows.append(row(label, make(fold=fold, join=join, recipe={"repetition": repetition}), part="beyond"))
         if kind == "CNN":
             rows.append(row("fold 2, pooled by slot", make(fold=2, slotwise=True), part="beyond"))
     return rows
@@ -260,9 +195,14 @@ def _interaction_rows(scale: Scale) -> list[Row]:
                 beyond=True, share=share, converge=True, width_times=times,
             )  # fmt: skip
             rows += [row for row in found if row.label.startswith(FOLD_1) or "joined after" in row.label]
-    return [row for row in rows if "mixup" not in row.label]
+    left_out = ("mixup", "ensemble", "by channels", "averaged", "temperature")
+    return [row for row in rows if not any(word in row.label for word in left_out)]
 
 
+_AT_MEDIUM_SCALE = (
+    FOLD_1, "fold 2", equal_objects(2), ensemble_of(2), "fold 2, max of the features", "fold 2, mean of the features",
+    "fold 1, mixup 1",
+)  # fmt: skip
 _TABLE_1 = {
     "CIFAR-10": {FOLD_1: 5.08, "fold 1, α = 0.7": 4.92, "fold 2": 4.89, "fold 2, α = 0.3": 4.73},
     "CIFAR-100": {FOLD_1: 23.7, "fold 1, α = 0.7": 23.7, "fold 2": 23.03, "fold 2, α = 0.3": 22.94},
@@ -300,4 +240,5 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Little data: shares of CIFAR-10", _sample_rows, picture=draw_shares, kind="converged"
     ),
     "interaction": Experiment("Width × fold × sample size", _interaction_rows, kind="converged"),
+    "beyond": Experiment("Beyond the paper: mixed folds and stacked slots", beyond_rows, kind="beyond"),
 }

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from agrlearn.evaluation.statistics import Mean, mean_over_runs, paired_difference
 from agrlearn.runs.result import REPLICATED
-from agrlearn.studies.paper.experiments import Experiment, Row, equal_objects
+from agrlearn.studies.paper.experiments import Experiment
 from agrlearn.studies.paper.results import FOLD_1, CellResult
+from agrlearn.studies.paper.rows import Row, equal_objects
 
 _ONE_ANSWER = "Batched, 1 draw"
 

@@ -13,7 +13,8 @@ from agrlearn.grouping import GroupBatchSampler, group, map_objects, take
 from agrlearn.runs.many import Job
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import RunData, make_network, open_data
-from agrlearn.studies.paper.experiments import EXPERIMENTS, Row
+from agrlearn.studies.paper.experiments import EXPERIMENTS
+from agrlearn.studies.paper.rows import Row
 from agrlearn.studies.paper.scales import SCALES
 from agrlearn.training.setup import make_optimizer, make_regularizer
 from agrlearn.training.state import EpochTotals, TrainingState
@@ -26,9 +27,13 @@ _TIMED_STEPS = 3
 
 def choose_rows(names: Sequence[str], scale: str, patterns: Sequence[str] = ()) -> dict[str, list[Row]]:
     """The rows of the experiments called `names`; of these, where there are patterns, those that match one of them."""
-    chosen = list(EXPERIMENTS) if ALL in names else names
     kind = look_up(SCALES, scale, "scale")
-    rows = {name: look_up({**EXPERIMENTS, ALL: None}, name, "experiment").rows(kind) for name in chosen}  # type: ignore[union-attr]
+    there = {name: experiment for name, experiment in EXPERIMENTS.items() if experiment.remark(kind)}
+    for name in names:
+        if name in EXPERIMENTS and name not in there:
+            raise RecipeError(f"{name} has no {scale} scale; the experiments that do are: {', '.join(there)}")
+    chosen = list(there) if ALL in names else names
+    rows = {name: look_up({**there, ALL: None}, name, "experiment").rows(kind) for name in chosen}  # type: ignore[union-attr]
     kept = {
         name: [row for row in found if not patterns or any(_matches(row, pattern) for pattern in patterns)]
         for name, found in rows.items()
@@ -61,7 +66,7 @@ def estimate_seconds(spec: RunSpec, data_dir: Path | None) -> float:
     step = _step_seconds(spec, data, batch)
     steps = recipe.epochs * len(GroupBatchSampler(len(data.train), spec.fold, recipe.batch_size))
     measured = recipe.epochs // recipe.evaluate_every + (1 if spec.fold == 1 else 6 + 5 / spec.fold)
-    return steps * step + measured * tested * step / (3 * batch)
+    return spec.members * (steps * step + measured * tested * step / (3 * batch))
 
 
 def _matches(row: Row, pattern: str) -> bool:

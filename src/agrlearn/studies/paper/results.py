@@ -10,7 +10,7 @@ from agrlearn.runs.result import REPLICATED, FinishedRun, RunResult, read_finish
 from agrlearn.runs.spec import RunSpec
 
 if TYPE_CHECKING:
-    from agrlearn.studies.paper.experiments import Row
+    from agrlearn.studies.paper.rows import Row
 
 FOLD_1 = "fold 1"
 """The label of the row that the others of its block are compared with."""
@@ -75,7 +75,9 @@ def _results(row: "Row", cells: Path) -> list[CellResult]:
 
 
 def _test_errors(run: FinishedRun, last: int) -> tuple[float, ...]:
-    if run.spec.stopping_fraction > 0:  # the curve is of the part that stopped it
+    # The curve is of the part that stopped it, of the first member, or of weights that are not averaged yet.
+    spec = run.spec
+    if spec.stopping_fraction > 0 or spec.members > 1 or spec.recipe.average_from is not None:
         return (run.result.protocols[REPLICATED].error,)
     return tuple(point.error for point in run.result.curve[-last:])
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from agrlearn.evaluation.statistics import Mean
 from agrlearn.files import markdown_table, to_json, write_atomically
-from agrlearn.studies.paper.experiments import Experiment, Row
+from agrlearn.studies.paper.experiments import Experiment
 from agrlearn.studies.paper.lines import Line, ProtocolLine, summarize, summarize_protocols
 from agrlearn.studies.paper.results import CellResult, describe_divergences
+from agrlearn.studies.paper.rows import Row
 from agrlearn.studies.paper.scales import Scale
 
 
