@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, ShapeError
-from agrlearn.grouping import GroupBatchSampler, count_objects, group, replicate, ungroup
+from agrlearn.grouping import GroupBatchSampler, count_objects, group, replicate, take, ungroup
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
 
@@ -150,3 +150,11 @@ def test_arguments_that_cannot_work_get_a_sentence(arguments, message):
 def test_arrays_and_lists_are_refused_with_what_to_pass_instead(use, objects):
     with pytest.raises(DataError, match=r"got (ndarray|list); torch\.from_numpy\(\.\.\.\) makes a Tensor of an array"):
         use(objects)
+
+
+@pytest.mark.parametrize("indices", [[2, 0, 2], [-1, 1], [[0, 1], [2, 2]], []])
+def test_taking_objects_is_indexing(indices):
+    places, vectors = torch.tensor(indices, dtype=torch.int64), torch.arange(12).reshape(3, 4)
+    assert torch.equal(take(vectors, places), vectors[places])
+    pairs = take({"a": vectors, "b": vectors.byte()}, places)
+    assert torch.equal(pairs["b"], vectors.byte()[places])
