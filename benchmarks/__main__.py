@@ -28,6 +28,7 @@ from benchmarks.sentences import sentence_cnn
 from benchmarks.small import small_networks
 from benchmarks.startup import start_up
 from benchmarks.steps import training_steps
+from benchmarks.tables import long_tables
 from benchmarks.theory import bottleneck_curves
 
 RESULTS = Path(__file__).parents[1] / "results" / "benchmarks.md"
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "small": ("Small networks", small_networks),
     "data": ("Data", data),
     "dial": ("Prediction dial", dial),
+    "tables": ("Long tables", long_tables),
     "sentences": ("Sentence CNN", sentence_cnn),
     "theory": ("Theory", bottleneck_curves),
     "mist": ("Information", beside_mist),

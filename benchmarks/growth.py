@@ -47,7 +47,7 @@ def _resident(name: str) -> float:
 
 
 def mlp(fold: int, classes: int = 10, width: int = 64) -> AggregatedClassifier:
-    return build_network("mlp", object_shape=(32,), num_classes=classes, fold=fold, width=width)
+    return build_network("mlp", object_shape=(32,), num_classes=classes, fold=fold, width=width, join="features")
 
 
 def epoch_of_batches(count: int, fold: int = 2) -> Callable[[], None]:
@@ -75,21 +75,23 @@ def growth() -> list[str]:
 
     An MLP on 32 numbers. Nothing may grow faster than expected; prediction keeps one batch and the answers.
     """
-    many, some = (1_000, 10_000, 100_000, 1_000_000), (10_000, 100_000, 1_000_000)
+    some = (10_000, 100_000, 1_000_000)
+    many = (1_000, *some, 10_000_000)
     folds, classes, draws = (1, 2, 4, 8, 16), (2, 10, 100, 1_000, 10_000), (1, 2, 4, 8)
     timed: list[tuple[str, Sequence[int], Callable[[int], Callable[[], object]], str]] = [
         ("batches of an epoch, over N", many, epoch_of_batches, "1"),
+        ("batches of an epoch, beyond the caches", many[-2:], epoch_of_batches, "1"),
         ("a step, over fold (joined features)", folds, lambda fold: a_step(fold), "at most 1"),
         ("a step, over classes", classes, lambda count: a_step(classes=count), "at most 1"),
         ("a step with α > 0, over K", (1, 2, 4, 8), lambda k: a_step(alpha=0.3, ascent_steps=k), "at most 1"),
-        ("Replicated, over N", some, lambda count: prediction(count, lambda data: Replicated()), "1"),
+        ("Replicated, over N", many[1:], lambda count: prediction(count, lambda data: Replicated()), "1"),
         ("Batched, over N", some, lambda count: prediction(count, lambda data: Batched()), "1"),
         ("Batched, over draws", draws, lambda count: prediction(50_000, lambda data: Batched(count)), "at most 1"),
         ("Contextual, over N", some, lambda count: prediction(count, lambda data: Contextual(data.objects)), "1"),
     ]
     lines = ["| seconds | sizes | measured exponent | expected |", "|---|---|---:|---:|"]
     for name, sizes, make, expected in timed:
-        values = [seconds(make(size)) for size in sizes]
+        values = [seconds(make(size), repeats=5 if size <= 1_000_000 else 1) for size in sizes]
         lines.append(f"| {name} | {sizes[0]:,} to {sizes[-1]:,} | {exponent(sizes, values):.2f} | {expected} |")
     lines += ["", "| memory beside the data, MB | at N = 10,000 | 100,000 | 1,000,000 | of them the answers |"]
     lines.append("|---|---:|---:|---:|---:|")

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, ShapeError
-from agrlearn.grouping import GroupBatchSampler, count_objects, group, replicate, ungroup
+from agrlearn.grouping import GroupBatchSampler, count_objects, group, replicate, take, ungroup
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
 
@@ -174,3 +174,11 @@ def test_about_the_share_of_batches_is_repeated():
     sampler = GroupBatchSampler(10_000, 2, 10, repetition=0.3, repetition_of="batches")
     repeated = [bool((batch.view(-1, 2)[:, 0] == batch.view(-1, 2)[:, 1]).all()) for batch in sampler.batches()]
     assert 0.25 < sum(repeated) / len(repeated) < 0.35
+
+
+@pytest.mark.parametrize("indices", [[2, 0, 2], [-1, 1], [[0, 1], [2, 2]], []])
+def test_taking_objects_is_indexing(indices):
+    places, vectors = torch.tensor(indices, dtype=torch.int64), torch.arange(12).reshape(3, 4)
+    assert torch.equal(take(vectors, places), vectors[places])
+    pairs = take({"a": vectors, "b": vectors.byte()}, places)
+    assert torch.equal(pairs["b"], vectors.byte()[places])

@@ -55,6 +55,11 @@ def describe_objects(objects: Objects) -> str:
 
 def take(objects: Objects, indices: Tensor) -> Objects:
     """The objects at `indices`, in that order."""
+    # index_select is several times faster than tensor[indices], but takes no negative ones; to look for them on a GPU
+    # would wait for it.
+    plain = indices.device.type == "cpu" and indices.dim() == 1 and indices.dtype == torch.int64
+    if plain and (len(indices) == 0 or int(indices.min()) >= 0):
+        return map_objects(lambda tensor: tensor.index_select(0, indices.to(tensor.device)), objects)
     return map_objects(lambda tensor: tensor[indices.to(tensor.device)], objects)
 
 

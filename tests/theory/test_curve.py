@@ -102,6 +102,24 @@ def test_given_betas_come_back_in_order():
     assert [round(point.rate, 6) for point in curve] == [0.154339, 0.867028]
 
 
+@settings(deadline=None, max_examples=25)
+@given(joints(), st.lists(st.floats(1.01, 60.0), min_size=2, max_size=6))
+def test_betas_solved_together_are_as_good_and_as_certain_as_one_by_one(p_xy, betas):
+    for point in theory.bottleneck_curve(p_xy, betas, unit="nats"):
+        alone = theory.bottleneck(p_xy, point.beta, unit="nats")
+        assert point.rate - point.beta * point.relevance <= alone.rate - alone.beta * alone.relevance + 1e-9
+        assert point.proved
+        assert point.gap < 1e-6
+
+
+def test_a_beta_that_cannot_be_proved_leaves_the_proofs_of_the_others_alone():
+    p_xy = np.random.default_rng(3).dirichlet(np.ones(36)).reshape(6, 6)
+    hard, easy = theory.bottleneck_curve(p_xy, [1.5, 40.0], unit="nats")
+    assert not hard.proved
+    assert easy.proved
+    assert easy.gap < 1e-6
+
+
 def test_more_rate_than_there_is_brings_no_more():
     p_xy = theory.three_letters()
     assert theory.distortion_ibq(p_xy, 5.0) == pytest.approx(0, abs=1e-12)

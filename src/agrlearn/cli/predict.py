@@ -1,5 +1,6 @@
 """agrlearn predict"""
 
+import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,14 +55,14 @@ def predict(
     from agrlearn.data.sources import BAD_FILE
     from agrlearn.errors import RecipeError
     from agrlearn.files import write_atomically, write_output
-    from agrlearn.grouping import count_objects
-    from agrlearn.prediction.predict import predict_in_blocks
+    from agrlearn.prediction.predict import block_size, predict_in_blocks
     from agrlearn.runs.run import Run
 
     if not 0 <= abstain <= 1:
         raise RecipeError(f"--abstain is a probability from 0 to 1, got {abstain:g}")
     opened = Run.open(run, model=options.network, data_dir=options.data_dir)
-    part, source = opened.unseen(data, skip_bad=options.skip_bad)
+    streamed = opened.stream(data, skip_bad=options.skip_bad)
+    part, source = (streamed, streamed.source) if streamed else opened.unseen(data, skip_bad=options.skip_bad)
     is_answer = source.is_single and output is None
     if not is_answer:
         announce_device(options.device)
@@ -70,23 +71,23 @@ def predict(
     print_remarks(source, left_out)
     chosen = opened.protocol(protocol, context=options.context, draws=options.draws, seed=options.seed)
     engine = start_predicting(options.device)
+    network = opened.network.to(engine.device)
+    parts = part.parts(block_size(network, chosen, options.batch_size) or len(part))
     blocks = predict_in_blocks(
-        opened.network.to(engine.device), part.objects, chosen, batch_size=options.batch_size,
-        samples=options.samples, seed=options.seed, sharded=True,
-    )  # fmt: skip
-    table = _Predictions(blocks, part, opened.class_names, abstain)
+        network, parts, chosen, batch_size=options.batch_size, samples=options.samples, seed=options.seed, sharded=True
+    )
+    table = _Predictions(blocks, opened.class_names, abstain)
     if not engine.is_global_zero:
         for _ in table:  # its share of the work
             pass
         return
     if is_answer:
-        print(_answer(next(blocks)[0], data, opened.class_names, abstain))
+        print(_answer(next(blocks)[1][0], data, opened.class_names, abstain))
         return
     source.list_bad(left_out)
     (write_output if output else write_atomically)(file, table)
-    count = count_objects(part.objects)
     told = f"; {table.abstained:,} without a class, by --abstain {abstain:g}" if abstain else ""
-    print(f"{count:,} {'prediction' if count == 1 else 'predictions'} in {file}{told}")
+    print(f"{len(part):,} {'prediction' if len(part) == 1 else 'predictions'} in {file}{told}")
 
 
 def _answer(probabilities: "Tensor", name: str, class_names: tuple[str, ...], abstain: float) -> str:
@@ -100,47 +101,52 @@ def _answer(probabilities: "Tensor", name: str, class_names: tuple[str, ...], ab
 
 
 class _Predictions:
-    """The CSV file, line by line. Once they are read, `abstained` is the number of objects without a class."""
+    """The CSV file, in pieces. Once they are read, `abstained` is the number of objects without a class."""
 
-    def __init__(self, blocks: Iterable["Tensor"], part: "Part", class_names: tuple[str, ...], abstain: float) -> None:
-        self.blocks, self.part, self.class_names, self.abstain = blocks, part, class_names, abstain
+    def __init__(self, blocks: Iterable[tuple["Part", "Tensor"]], class_names: tuple[str, ...], abstain: float) -> None:
+        self.blocks, self.class_names, self.abstain = blocks, class_names, abstain
         self.abstained = 0
 
-    def write(self, line: str) -> str:
-        """What the csv module writes to."""
-        return line
-
     def __iter__(self) -> Iterator[str]:
-        import csv
-
-        table = csv.writer(self, lineterminator="\n")
-        names, labels = self.part.names, self.part.labels
         classes = [_cell(name) for name in self.class_names]
-        known_by = _cell(names.column) if names else "object"
-        yield table.writerow([known_by, *([] if labels is None else ["label"]), "prediction", "probability", *classes])
-        number = 0
-        for block in self.blocks:
-            for probability, winner, row in zip(*(found.tolist() for found in (*block.max(dim=1), block)), strict=True):
-                known = probability >= self.abstain
-                self.abstained += not known
-                yield table.writerow(
-                    [
-                        _cell(names.values[number]) if names else number,
-                        *([] if labels is None else [_cell(labels[number])]),
-                        classes[winner] if known else "",
-                        f"{probability:.6g}",
-                        *(f"{value:.6g}" for value in row),
-                    ]
+        count = 0
+        for part, probabilities in self.blocks:
+            names, labels = part.names, part.labels
+            if count == 0:
+                known_by = _cell(names.column) if names else "object"
+                yield ",".join(
+                    [known_by, *([] if labels is None else ["label"]), "prediction", "probability", *classes]
                 )
-                number += 1
+                yield "\n"
+            best, winners = (found.numpy() for found in probabilities.max(dim=1))
+            known = best.astype("float64") >= self.abstain
+            self.abstained += int((~known).sum())
+            cells = [
+                map(_cell, names.values) if names else range(count, count + len(best)),
+                *([] if labels is None else [map(_cell, labels)]),
+                [
+                    classes[winner] if sure else ""
+                    for winner, sure in zip(winners.tolist(), known.tolist(), strict=True)
+                ],
+                *(column.tolist() for column in (best, *probabilities.numpy().T)),
+            ]
+            row = ",".join(["%s"] * (len(cells) - 1 - len(classes)) + ["%.6g"] * (1 + len(classes))) + "\n"
+            yield "".join(map(row.__mod__, zip(*cells, strict=True)))
+            count += len(best)
 
 
 def _cell(text: str) -> str:
-    """A text of the user's data, or of a stranger's run, as a cell that every program can read."""
+    """A text of the user's data, or of a stranger's run, as a cell of a CSV file that every program can read."""
+    if text.isascii() and text.isalnum():
+        return text  # as most are
+    import csv
+
     from agrlearn.files import spreadsheet_cell
 
     try:
         text.encode(errors="surrogateescape")  # as in names of files that are not UTF-8
     except UnicodeEncodeError:
         text = text.encode(errors="replace").decode()
-    return spreadsheet_cell(text)
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow([spreadsheet_cell(text), ""])
+    return line.getvalue()[: -len(",\n")]

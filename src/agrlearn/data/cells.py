@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy
 
-_LARGEST_NUMBER = float(numpy.finfo(numpy.float32).max)
+LARGEST_NUMBER = float(numpy.finfo(numpy.float32).max)
 # How people and programs write that there is no value. In a column of words they are words like any other.
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "nat", "?", "-", "--", "."}
 BOOLEANS = (("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("on", "off"))
@@ -34,7 +34,7 @@ def as_number(cell: Any) -> float | None:
         value = float(cell)
     except (TypeError, ValueError, OverflowError):
         return None
-    return value if abs(value) <= _LARGEST_NUMBER else None
+    return value if abs(value) <= LARGEST_NUMBER else None
 
 
 def as_boolean(cell: Any) -> bool | None:

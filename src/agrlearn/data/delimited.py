@@ -19,6 +19,7 @@ LONGEST_ROW = 2**23
 _LARGE, _UNPACKED = 2**28, 100  # bytes, and times: a file beyond both is a decompression bomb
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _ROWS_TO_RECOGNISE = 50
+_PIECE = 2**20  # bytes
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*", re.ASCII)
 
 Refuse = Callable[[int, str], None]
@@ -75,11 +76,7 @@ def recognise_encoding(path: Path) -> str:
         if b"\0" in start:
             raise DataError(f"{path} is not a text file; expected a table as text")
         right, wrong = 0, 0
-        for line in _pieces(start, file):
-            if len(line) == LONGEST_ROW:
-                break  # it is refused where its number is known
-            if line.isascii():
-                continue
+        for line in _other_lines(start, file):
             try:
                 line.decode()
                 right += 1
@@ -88,10 +85,16 @@ def recognise_encoding(path: Path) -> str:
     return "cp1252" if wrong > right else "utf-8-sig"
 
 
-def _pieces(start: bytes, file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file of which the start was read, up to the length of a row."""
-    yield from (start + file.readline(LONGEST_ROW)).splitlines()
-    yield from iter(lambda: file.readline(LONGEST_ROW), b"")
+def _other_lines(start: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """The lines with other characters than ASCII of a file of which the start was read."""
+    piece = start
+    while piece:
+        end = file.readline(LONGEST_ROW)
+        if not (piece.isascii() and end.isascii()):
+            yield from (line for line in (piece + end).splitlines() if not line.isascii())
+        if len(end) == LONGEST_ROW:
+            return  # it is refused where its number is known
+        piece = file.read(_PIECE)
 
 
 def lines_of(path: Path, refuse: Refuse, encoding: str = "utf-8-sig") -> Iterator[str]:
@@ -164,14 +167,19 @@ def _agreement(lines: list[str], delimiter: str) -> tuple[float, bool]:
 
 def read_cells(path: Path, refuse: Refuse, layout: Layout) -> Iterator[tuple[int, list[str]]]:
     """The rows of a text table with the numbers of their last lines, the header first; blank rows are left out."""
+    return parse_cells(path, lines_of(path, refuse, layout.encoding), refuse, layout)
+
+
+def parse_cells(
+    path: Path, lines: Iterator[str], refuse: Refuse, layout: Layout, before: int = 0
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows in some lines of a text table, of which `before` came earlier. No line is read ahead."""
     csv.field_size_limit(LONGEST_ROW)
-    table = csv.reader(
-        lines_of(path, refuse, layout.encoding), delimiter=layout.delimiter, skipinitialspace=layout.delimiter != "\t"
-    )
-    last = 0
+    table = csv.reader(lines, delimiter=layout.delimiter, skipinitialspace=layout.delimiter != "\t")
+    last = before
     try:
         for cells in table:
-            first, last = last + 1, table.line_num
+            first, last = last + 1, before + table.line_num
             if layout.delimiter == "\t" and last > first:
                 refuse(first, f"it goes on to row {last}; is a quotation mark left open? A .csv may have such cells")
             elif cells:
@@ -179,7 +187,7 @@ def read_cells(path: Path, refuse: Refuse, layout: Layout) -> Iterator[tuple[int
                     cells = [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
                 yield last, cells
     except csv.Error as error:
-        raise DataError(f"{path}, row {table.line_num}: {error}; fix it") from error
+        raise DataError(f"{path}, row {before + table.line_num}: {error}; fix it") from error
 
 
 def looks_like_data(header: list[str], rows: list[list[str]]) -> bool:

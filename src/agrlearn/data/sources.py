@@ -1,18 +1,19 @@
 """A data source: its training and test parts, as they were read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy
+import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet, Names, Origin, check_class_count, describe_classes
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.files import spreadsheet_cell, write_atomically
-from agrlearn.grouping import Objects, count_objects, describe_objects
+from agrlearn.grouping import Objects, count_objects, describe_objects, take
 from agrlearn.seeding import generator
 
 BAD_FILE = "left_out.tsv"
@@ -34,6 +35,19 @@ class Part:
     labels: Any | None = None
     names: Names | None = None
     """None if the objects have only their numbers."""
+
+    def __len__(self) -> int:
+        return count_objects(self.objects)
+
+    def parts(self, size: int) -> Iterator["Part"]:
+        """All objects in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            some = slice(start, start + size)
+            yield Part(
+                take(self.objects, torch.arange(len(self))[some]),
+                None if self.labels is None else self.labels[some],
+                None if self.names is None else Names(self.names.column, self.names.values[some]),
+            )
 
 
 @dataclass(frozen=True)
@@ -107,7 +121,7 @@ class Source:
     @property
     def unseen(self) -> Part:
         """The part to predict: the test part, or all there is."""
-        return self.test or self.train
+        return self.train if self.test is None else self.test
 
     def labelled(self, part: Part, class_names: Sequence[str] | None = None) -> LabelledSet:
         """Return `part` with its labels as class numbers, in the order of `class_names` (those of training)."""

@@ -1,10 +1,20 @@
 """The rows of .csv, .tsv, .jsonl and .parquet files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agrlearn.data.delimited import Refuse, lines_of, looks_like_data, read_cells, recognise_encoding, recognise_layout
+from agrlearn.data.delimited import (
+    Layout,
+    Refuse,
+    lines_of,
+    looks_like_data,
+    parse_cells,
+    read_cells,
+    recognise_encoding,
+    recognise_layout,
+)
 from agrlearn.errors import DataError
 from agrlearn.files import parse_json
 
@@ -16,19 +26,35 @@ Rows = Iterator[tuple[int, dict[str, Any]]]
 
 
 def _read_delimited(path: Path, refuse: Refuse, remarks: list[str]) -> Rows:
-    layout = recognise_layout(path, "\t" if table_ending(path) == ".tsv" else ",")
+    layout = recognise_layout(path, usual_delimiter(path))
     remarks += layout.remarks
-    rows = list(read_cells(path, refuse, layout))
-    if not rows:
-        return
-    header = [name.strip() for name in rows[0][1]]
-    if looks_like_data(header, [cells for _, cells in rows[1:_ROWS_BELOW_HEADER]]):
+    lines = lines_of(path, refuse, layout.encoding)
+    before, header = read_header(path, lines, refuse, layout)
+    yield from rows_by_name(parse_cells(path, lines, refuse, layout, before), header, refuse)
+
+
+def read_header(path: Path, lines: Iterator[str], refuse: Refuse, layout: Layout) -> tuple[int, list[str]]:
+    """The number of the line of the header and the names in it, the first of some lines; empty if there is none."""
+    number, cells = next(parse_cells(path, lines, refuse, layout), (0, []))
+    header = [name.strip() for name in cells]
+    rows = islice(read_cells(path, lambda row, reason: None, layout), 1, _ROWS_BELOW_HEADER)
+    if header and looks_like_data(header, [cells for _, cells in rows]):
         raise DataError(f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there")
-    for number, cells in rows[1:]:
+    return number, header
+
+
+def rows_by_name(rows: Iterable[tuple[int, list[str]]], header: list[str], refuse: Refuse) -> Rows:
+    """The cells of rows by the names of their columns; rows with more or fewer cells are refused."""
+    for number, cells in rows:
         if len(cells) == len(header):
             yield number, dict(zip(header, cells, strict=True))
         else:
             refuse(number, f"{len(cells)} cells instead of {len(header)}")
+
+
+def usual_delimiter(path: Path) -> str:
+    """The delimiter that a text table's ending promises."""
+    return "\t" if table_ending(path) == ".tsv" else ","
 
 
 def _read_json_lines(path: Path, refuse: Refuse, remarks: list[str]) -> Rows:
@@ -80,6 +106,7 @@ def table_ending(path: Path) -> str:
     return f"{ending}.gz" if packed and ending == ".parquet" else ending
 
 
+TEXT_ENDINGS = (".csv", ".tsv")
 READERS: dict[str, Callable[[Path, Refuse, list[str]], Rows]] = {
     ".csv": _read_delimited,
     ".tsv": _read_delimited,

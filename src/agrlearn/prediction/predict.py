@@ -1,7 +1,7 @@
 """Predict label distributions, by any protocol."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,15 @@ from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
 from agrlearn.seeding import generator
 
-_BLOCK = 2**24  # probabilities
+_BLOCK, _LARGEST_BLOCK = 2**20, 2**14  # probabilities, and objects
+
+
+class _HasObjects(Protocol):
+    @property
+    def objects(self) -> Objects: ...
+
+
+AnyPart = TypeVar("AnyPart", bound=_HasObjects)
 
 
 class Answers(NamedTuple):
@@ -80,23 +88,27 @@ def predict(
 
 
 def predict_in_blocks(
-    network: AggregatedClassifier, objects: Objects, protocol: str | PredictionProtocol = "replicated", *,
+    network: AggregatedClassifier, parts: Iterable[AnyPart], protocol: str | PredictionProtocol = "replicated", *,
     batch_size: int = 256, samples: int = 0, seed: int = 0, sharded: bool = False,
-) -> Iterator[Tensor]:  # fmt: skip
-    """Call `predict` for one block of objects after the other, so that the output for many classes fits into memory.
+) -> Iterator[tuple[AnyPart, Tensor]]:  # fmt: skip
+    """Each part of some data and what `predict` gives for its objects: neither need fit into memory as a whole.
 
-    Protocols that group the objects with each other make a single block.
+    The predictions are those of all objects at once, if the parts have the size that `block_size` gives.
     """
-    chosen = resolve_protocol(protocol)
-    size = count_objects(objects)
-    if not chosen.tells_slots_apart:
-        size = max(1, _BLOCK // (network.num_classes * batch_size)) * batch_size
-    view = eval_view(network)
-    for first, indices in enumerate(torch.arange(count_objects(objects)).split(size)):
-        yield predict(
-            view, take(objects, indices), chosen, batch_size=batch_size, samples=samples, seed=seed, sharded=sharded,
-            first_batch=first * size // batch_size,
+    view, batches = eval_view(network), 0
+    for part in parts:
+        yield part, predict(
+            view, part.objects, protocol, batch_size=batch_size, samples=samples, seed=seed, sharded=sharded,
+            first_batch=batches,
         )  # fmt: skip
+        batches += count_objects(part.objects) // batch_size
+
+
+def block_size(network: AggregatedClassifier, protocol: str | PredictionProtocol, batch_size: int) -> int | None:
+    """How many objects to predict at once: whole batches; None, all of them, if the protocol groups them together."""
+    if resolve_protocol(protocol).tells_slots_apart:
+        return None
+    return max(1, min(_LARGEST_BLOCK, _BLOCK // network.num_classes) // batch_size) * batch_size
 
 
 def answers_of(

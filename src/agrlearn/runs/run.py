@@ -16,6 +16,8 @@ from agrlearn.data.frames import is_frame
 from agrlearn.data.labelled import LabelledSet, label_names
 from agrlearn.data.preparation import shape_of_objects
 from agrlearn.data.sources import Part, Source
+from agrlearn.data.streamed import Streamed, stream_table
+from agrlearn.data.table_files import READERS, table_ending
 from agrlearn.data.tables import prepare_frame
 from agrlearn.errors import AgrLearnError, DataError, RecipeError, RunError
 from agrlearn.evaluation.evaluate import Evaluation, evaluate
@@ -188,6 +190,10 @@ class Run:
         Args:
             data: as for `predict`.
         """
+        streamed = None if is_frame(data) else self.stream(data, skip_bad=skip_bad)
+        if streamed is not None:
+            part = streamed.whole()
+            return part, replace(streamed.source, train=part)
         if is_frame(data):
             source = self._read_frame(data)
         else:
@@ -199,6 +205,22 @@ class Run:
         labels = None if source.unseen.labels is None else label_names(source.unseen.labels)
         known = labels is not None and not set(labels).isdisjoint(self.class_names)
         return replace(source.unseen, labels=labels if known else None), source
+
+    def stream(self, data: str, *, skip_bad: bool = False) -> Streamed | None:
+        """The rows of a table to predict, which are not held in memory; None if the data are no table of columns.
+
+        Args:
+            data: as for `predict`.
+        """
+        preparation = self.data.preparation if self.data else {}
+        path = Path(data)
+        is_table = data not in DATASETS and table_ending(path) in READERS and path.is_file()
+        if not is_table or preparation.get("kind") != "table":
+            return None
+        self._check_preparation(preparation)
+        streamed = stream_table(path, preparation, self.class_names, skip_bad=skip_bad)
+        self.check_objects(streamed.source.train.objects, streamed.source.name)
+        return streamed
 
     def to_measure(self, source: Source, *, strict: bool = False) -> tuple[LabelledSet, str]:
         """What of a source to measure on: its test part or all of it, but of the run's own data what it held out.

@@ -13,14 +13,16 @@ the convex hull of the laws p(·|x), since s ← Wq raises Z.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agrlearn.theory.distributions import Array
-from agrlearn.theory.mixture import TINY, Letters, Mixture, log_evidence, log_likelihoods, log_sum
+from agrlearn.theory.mixture import TINY, Letters, Mixture, log_evidence, log_sum
 
 _TOLERANCE = 3e-7
 _MOST_CELLS = 200_000
 _FEW_CELLS = 200  # fewer are halved again at once, since the calls would take longer than the arithmetic
-_ASCENT_STEPS = 40
+_CELLS_AT_ONCE = 8_000  # what fits the cache; the memory does not grow with the number of planes
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ def tangent_plane(letters: Letters, mixture: Mixture, beta: float) -> Array:
     return np.asarray(np.log(letters.p) - log_evidence(letters, mixture, beta))
 
 
-def bound_maximum(letters: Letters, plane: Array, beta: float, point: Array) -> Bound:
-    """Bound log max Z from above by branch and bound over simplices, to within 3e-7 of the maximum.
+def bound_maxima(letters: Letters, planes: Array, betas: Array, points: Array) -> list[Bound]:
+    """Bound log max Z of several planes from above by one branch and bound over simplices, to within 3e-7 each.
 
     A geometric mean is at most the arithmetic mean, so in a simplex with centre c
 
@@ -50,65 +52,90 @@ def bound_maximum(letters: Letters, plane: Array, beta: float, point: Array) -> 
     `upper` is the largest value found, and `proved` is False.
 
     Args:
-        plane: (letters,) λ.
-        beta: at least 1.
-        point: (letters of Y,) the highest point known so far.
+        planes: (problems, letters) λ of each problem.
+        betas: (problems,) at least 1.
+        points: (problems, letters of Y) the highest point known so far.
     """
-    highest = float(log_z(letters, plane, beta, point[None])[0])
+    points = points.copy()
+    highest = log_z(letters, planes, betas, points)
+    done, seen = np.full(len(betas), -np.inf), np.zeros(len(betas), int)
     # A simplex around the laws: the laws themselves if they are few, else the simplex of Y, as small as possible.
     laws = letters.laws
     least = laws.min(axis=0)
     simplex = laws if len(laws) <= laws.shape[1] else least + (1 - least.sum()) * np.eye(laws.shape[1])
-    simplices, seen, done = simplex[None], 0, -np.inf
-    while len(simplices):
-        seen += len(simplices)
-        if seen > _MOST_CELLS:
-            return Bound(highest, point, proved=False)
-        centres = simplices.mean(axis=1)
-        values = log_z(letters, plane, beta, centres)
-        if values.max() > highest:
-            highest, point = float(values.max()), centres[np.argmax(values)]
-        bounds = _upper_bounds(letters, plane, beta, simplices, centres)
-        is_open = bounds > highest + _TOLERANCE
-        done = max(done, bounds[~is_open].max(initial=-np.inf))
-        simplices = _bisect(simplices[is_open])
-        while 0 < len(simplices) < _FEW_CELLS:
-            simplices = _bisect(simplices)
-    return Bound(float(max(done, highest)), point, proved=True)
+    # The cells of all problems together, along the last axis, where numpy is fast; `of` says whose each is.
+    waiting = [(np.repeat(simplex[:, :, None], len(betas), axis=2), np.arange(len(betas)))]
+    while waiting:
+        cells, of = waiting.pop()
+        seen += np.bincount(of, minlength=len(betas))
+        within = seen[of] <= _MOST_CELLS
+        if not within.all():
+            cells, of = cells[..., within], of[within]
+        values, bounds = _values_and_bounds(letters, planes.T[:, of], betas[of], cells)
+        for i in np.flatnonzero(values > highest[of]):
+            if values[i] > highest[of[i]]:
+                highest[of[i]], points[of[i]] = values[i], cells[..., i].mean(axis=0)
+        is_open = bounds > highest[of] + _TOLERANCE
+        np.maximum.at(done, of[~is_open], bounds[~is_open])
+        cells, of = _bisect(cells[..., is_open], of[is_open])
+        while 0 < len(of) < _FEW_CELLS:
+            cells, of = _bisect(cells, of)
+        parts = [slice(i, i + _CELLS_AT_ONCE) for i in range(0, len(of), _CELLS_AT_ONCE)]
+        waiting += [(cells[..., part], of[part]) for part in parts]
+    proved = seen <= _MOST_CELLS
+    upper = np.where(proved, np.maximum(done, highest), highest)
+    return [Bound(float(upper[i]), points[i], bool(proved[i])) for i in range(len(betas))]
 
 
-def ascend(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
-    """Move points uphill on Z by s ← Wq, q(x) ∝ exp(λ_x)·Π_y s(y)^{β p(y|x)}: (points, letters of Y)."""
-    for _ in range(_ASCENT_STEPS):
-        scores = plane[:, None] + log_likelihoods(letters, points, beta)
-        q = np.exp(scores - scores.max(axis=0))
-        points = (q / q.sum(axis=0)).T @ letters.laws
-    return points
+def ascend(letters: Letters, planes: Array, betas: Array, points: Array, steps: int = 40) -> Array:
+    """Move points uphill on Z by s ← Wq, q(x) ∝ exp(λ_x)·Π_y s(y)^{β p(y|x)}.
+
+    Args:
+        planes: (problems, letters) λ.
+        betas: (problems,).
+        points: (problems, points, letters of Y); returned in the same shape.
+    """
+    # Transposed, so that sums over a few letters run along the first axis, where numpy is fast.
+    points = points.transpose(0, 2, 1)
+    laws, beta, plane = letters.laws, betas[:, None, None], planes[:, :, None]
+    for _ in range(steps):
+        scores = plane + beta * (laws @ np.log(np.maximum(points, TINY)))
+        q = np.exp(scores - scores.max(axis=1, keepdims=True))
+        points = laws.T @ (q / q.sum(axis=1, keepdims=True))
+    return points.transpose(0, 2, 1)
 
 
-def log_z(letters: Letters, plane: Array, beta: float, points: Array) -> Array:
-    """log Z: (points, letters of Y) → (points,)."""
-    return log_sum(plane + log_likelihoods(letters, points, beta).T)
+def log_z(letters: Letters, planes: Array, betas: Array, points: Array) -> Array:
+    """log Z of points that each have their λ and β: (..., letters), (...) and (..., letters of Y) → (...)."""
+    return log_sum(planes + betas[..., None] * (np.log(np.maximum(points, TINY)) @ letters.laws.T))
 
 
-def _upper_bounds(letters: Letters, plane: Array, beta: float, simplices: Array, centres: Array) -> Array:
-    """Upper bounds of log Z in every simplex: (cells,)."""
-    scores = plane + log_likelihoods(letters, centres, beta).T
-    means = (simplices / np.maximum(centres, TINY)[:, None, :]) @ letters.laws.T
-    tangent = log_sum(scores[:, None, :] + beta * np.log(np.maximum(means, TINY))).max(axis=1)
-    return np.minimum(tangent, log_z(letters, plane, beta, simplices.max(axis=1)))
+def _values_and_bounds(letters: Letters, planes: Array, betas: Array, cells: Array) -> tuple[Array, Array]:
+    """log Z at the centre of every simplex, and an upper bound of log Z in it: (cells,) each.
+
+    Args:
+        planes: (letters, cells); betas: (cells,); cells: (corners, letters of Y, cells).
+    """
+    centres = np.maximum(cells.mean(axis=0), TINY)
+    scores = planes + betas * (letters.laws @ np.log(centres))
+    tangent = np.full(len(betas), -np.inf)
+    for corner in cells:
+        means = letters.laws @ (corner / centres)
+        tangent = np.maximum(tangent, log_sum(scores + betas * np.log(np.maximum(means, TINY)), axis=0))
+    largest = planes + betas * (letters.laws @ np.log(np.maximum(cells.max(axis=0), TINY)))
+    return log_sum(scores, axis=0), np.minimum(tangent, log_sum(largest, axis=0))
 
 
-def _bisect(simplices: Array) -> Array:
-    """Halve every simplex at its longest edge: (cells, corners, letters of Y) → twice as many."""
-    if simplices.shape[1] == 1:
-        return simplices[:0]
-    first, second = np.triu_indices(simplices.shape[1], 1)
+def _bisect(cells: Array, of: Indices) -> tuple[Array, Indices]:
+    """Halve every simplex at its longest edge: (corners, letters of Y, cells) → twice as many."""
+    if len(cells) == 1:
+        return cells[..., :0], of[:0]
+    first, second = np.triu_indices(len(cells), 1)
     # Lengths in √s, a metric in which the error of the bound is even up to the boundary.
-    roots = np.sqrt(simplices)
-    longest = ((roots[:, first] - roots[:, second]) ** 2).sum(axis=2).argmax(axis=1)
-    cells, first, second = np.arange(len(simplices)), first[longest], second[longest]
-    middle = (simplices[cells, first] + simplices[cells, second]) / 2
-    left, right = simplices.copy(), simplices.copy()
-    left[cells, first] = right[cells, second] = middle
-    return np.concatenate([left, right])
+    roots = np.sqrt(cells)
+    longest = ((roots[first] - roots[second]) ** 2).sum(axis=1).argmax(axis=0)
+    left, first, second = np.arange(len(of)), first[longest], second[longest]
+    middle = (cells[first, :, left] + cells[second, :, left]) / 2
+    halves = np.concatenate([cells, cells], axis=2)
+    halves[first, :, left] = halves[second, :, left + len(of)] = middle
+    return halves, np.concatenate([of, of])

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from agrlearn.errors import TheoryError
 from agrlearn.theory.distributions import Array, Unit, joint_table
-from agrlearn.theory.learning import Bottleneck, bottleneck
+from agrlearn.theory.learning import Bottleneck, bottleneck, bottlenecks
 from agrlearn.theory.measures import mutual_information
 
 
@@ -52,11 +52,8 @@ def bottleneck_curve(
     inf 1.000 0.531
     """
     joint = joint_table(p_xy)
-    curve: list[Bottleneck] = []
     if betas is not None:
-        for beta in sorted(betas):
-            curve.append(bottleneck(joint, beta, unit=unit, near=curve[-1] if curve else None))
-        return tuple(curve)
+        return tuple(bottlenecks(joint, sorted(betas), unit=unit))
     if points < 2:
         raise TheoryError(f"expected at least 2 points of a curve, got {points}")
     curve = [bottleneck(joint, 0.0, unit=unit), bottleneck(joint, math.inf, unit=unit)]

@@ -1,6 +1,7 @@
 """IB learning on finite tables: the optimal encoders, with certificates of how far they can be from the optimum."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,25 +55,37 @@ def bottleneck(
     >>> print(f"{point.rate:.6f} {point.relevance:.6f} {point.proved and point.gap < 1e-6}")
     0.482730 0.282273 True
     """
-    joint = joint_table(p_xy)
-    _check_beta(beta)
+    return bottlenecks(joint_table(p_xy), [beta], clusters=clusters, unit=unit, near=near)[0]
+
+
+def bottlenecks(
+    joint: Array, betas: Sequence[float], *, clusters: int | None = None, unit: Unit, near: Bottleneck | None = None
+) -> list[Bottleneck]:
+    """`bottleneck` at several β in increasing order, which are proved together; takes a table that has been checked."""
+    for beta in betas:
+        _check_beta(beta)
     most = len(joint) + 1 if clusters is None else clusters
     if most < 1:
         raise TheoryError(f"expected clusters of at least 1, got {most}; leave it out for |X| + 1 = {len(joint) + 1}")
     letters = distinct_letters(joint)
-    if beta <= 1 or len(letters.p) == 1:
-        return _solution(joint, np.ones((len(joint), 1)), beta, 0.0, True, unit)
-    if math.isinf(beta):
-        if most < len(letters.p):
-            raise TheoryError(
-                f"expected at least {len(letters.p)} clusters for an infinite beta, one per law p(y|x), got {most}"
-            )
-        return _solution(joint, _table_rows(letters, np.eye(len(letters.p))), beta, 0.0, True, unit)
-    start = None if near is None else letters.shares @ conditional_table(near.encoder, len(joint))
-    mixture, bound = solve(letters, beta, None if start is None else decode(letters, start))
-    encoder = encode(letters, limit_clusters(letters, mixture, beta, most), beta)
-    gap = _gap_nats(letters, encoder, mixture, beta, bound)
-    return _solution(joint, _table_rows(letters, encoder), beta, gap, bound.proved, unit)
+    if math.inf in betas and most < len(letters.p):
+        raise TheoryError(
+            f"expected at least {len(letters.p)} clusters for an infinite beta, one per law p(y|x), got {most}"
+        )
+    between = [beta for beta in betas if 1 < beta < math.inf and len(letters.p) > 1]
+    start = None if near is None else decode(letters, letters.shares @ conditional_table(near.encoder, len(joint)))
+    solved = dict(zip(between, solve(letters, between, start) if between else (), strict=True))
+    found = []
+    for beta in betas:
+        if beta in solved:
+            mixture, bound = solved[beta]
+            encoder = encode(letters, limit_clusters(letters, mixture, beta, most), beta)
+            gap, proved = _gap_nats(letters, encoder, mixture, beta, bound), bound.proved
+        else:
+            encoder = np.eye(len(letters.p)) if math.isinf(beta) else np.ones((len(letters.p), 1))
+            gap, proved = 0.0, True
+        found.append(_solution(joint, _table_rows(letters, encoder), beta, gap, proved, unit))
+    return found
 
 
 def certificate_gap(p_xy: ArrayLike, encoder: ArrayLike, beta: float, *, unit: Unit = "bits") -> tuple[float, bool]:

@@ -73,10 +73,10 @@ def log_evidence(letters: Letters, mixture: Mixture, beta: float) -> Array:
     return log_sum(_scores(letters, mixture, beta))
 
 
-def log_sum(scores: Array) -> Array:
-    """log Σ exp over the last axis; scipy's logsumexp is several times slower."""
-    top = scores.max(axis=-1)
-    return np.asarray(np.log(np.exp(scores - top[..., None]).sum(axis=-1)) + top)
+def log_sum(scores: Array, axis: int = -1) -> Array:
+    """log Σ exp over an axis; scipy's logsumexp is several times slower."""
+    top = scores.max(axis=axis, keepdims=True)
+    return np.asarray(np.log(np.exp(scores - top).sum(axis=axis)) + top.squeeze(axis))
 
 
 def likelihood(letters: Letters, mixture: Mixture, beta: float) -> float:
@@ -86,9 +86,16 @@ def likelihood(letters: Letters, mixture: Mixture, beta: float) -> float:
 
 def encode(letters: Letters, mixture: Mixture, beta: float) -> Array:
     """The best encoder p(t|x) for given weights and decoders: (letters, clusters)."""
+    return _encode(letters, mixture, beta)[0]
+
+
+def _encode(letters: Letters, mixture: Mixture, beta: float) -> tuple[Array, float]:
+    """The best encoder and G, for the price of one of them."""
     scores = _scores(letters, mixture, beta)
-    ratios = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return ratios / ratios.sum(axis=1, keepdims=True)
+    top = scores.max(axis=1, keepdims=True)
+    ratios = np.exp(scores - top)
+    sums = ratios.sum(axis=1, keepdims=True)
+    return ratios / sums, float(letters.p @ (np.log(sums) + top)[:, 0])
 
 
 def decode(letters: Letters, encoder: Array) -> Mixture:
@@ -106,30 +113,31 @@ def climb(letters: Letters, mixture: Mixture, beta: float) -> Mixture:
     m = p(t, y) its step is the gradient, and the eigenvalues of the Hessian are that factor − 1. Dividing by their
     absolute values accelerates it.
     """
-    value = likelihood(letters, mixture, beta)
+    encoder, value = _encode(letters, mixture, beta)
     for _ in range(_STEPS):
-        before, weights = value, mixture.weights
-        mixture = merge(letters, decode(letters, encode(letters, mixture, beta)), beta)
-        value = likelihood(letters, mixture, beta)
-        direction, slope = _newton_direction(letters, mixture, beta)
-        # A rare cluster hardly changes G, but it changes the certificate: its weight must have converged as well.
-        converged = len(weights) == len(mixture.weights) and np.abs(mixture.weights / weights - 1).max() < 1e-9
-        if converged and slope < _ROUNDING and value - before < _ROUNDING:
-            break
+        mixture = merge(letters, decode(letters, encoder), beta)
+        encoder, value = _encode(letters, mixture, beta)
+        direction, slope = _newton_direction(letters, mixture, encoder, beta)
+        # In logarithms, since a rare cluster hardly changes G, but it changes the certificate. The error after so short
+        # a step is about its square; what it gains can be less than the rounding of G.
+        is_last = slope < _ROUNDING and np.abs(direction).max() < 1e-6
         for length in (1.0, 1 / 4, 1 / 16, 1 / 64, 1 / 256):
             m = mixture.weights[:, None] * mixture.decoders * np.exp(length * direction)
-            trial = Mixture(m.sum(axis=1) / m.sum(), m / m.sum(axis=1, keepdims=True))
-            reached = likelihood(letters, trial, beta)
-            if reached > value:
-                mixture, value = trial, reached
+            mass = m.sum(axis=1)
+            trial = Mixture(mass / mass.sum(), m / mass[:, None])
+            its_encoder, reached = _encode(letters, trial, beta)
+            if is_last or reached > value:
+                mixture, encoder, value = trial, its_encoder, reached
                 break
+        if is_last:
+            break
     # Clusters that G does not need would fade, but slowly where β is close to a threshold.
-    for t in np.argsort(mixture.weights):
-        if len(mixture.weights) > 1 and mixture.weights[t] < 0.5:
+    if len(mixture.weights) > 1:
+        without = letters.p @ np.log(np.maximum(1 - encoder, TINY)) - np.log(np.maximum(1 - mixture.weights, TINY))
+        t = int(np.where(mixture.weights < 0.5, without, -np.inf).argmax())
+        if mixture.weights[t] < 0.5 and without[t] >= -1e-15:
             kept = np.delete(mixture.weights, t)
-            candidate = Mixture(kept / kept.sum(), np.delete(mixture.decoders, t, axis=0))
-            if likelihood(letters, candidate, beta) >= value - 1e-15:
-                return climb(letters, candidate, beta)
+            return climb(letters, Mixture(kept / kept.sum(), np.delete(mixture.decoders, t, axis=0)), beta)
     return mixture
 
 
@@ -138,6 +146,8 @@ def merge(letters: Letters, mixture: Mixture, beta: float) -> Mixture:
     kept = mixture.weights > _ROUNDING
     mixture = Mixture(mixture.weights[kept] / mixture.weights[kept].sum(), mixture.decoders[kept])
     near = np.abs(mixture.decoders[:, None] - mixture.decoders[None]).max(axis=2) < 1e-5
+    if near.sum() == len(near):
+        return mixture
     for t, u in np.argwhere(np.triu(near, 1)):
         candidate = joined(mixture, t, u)
         if likelihood(letters, candidate, beta) >= likelihood(letters, mixture, beta) - 1e-15:
@@ -168,19 +178,18 @@ def with_cluster(letters: Letters, mixture: Mixture, beta: float, point: Array) 
     return Mixture(np.append((1 - share) * mixture.weights, share), np.vstack([mixture.decoders, point]))
 
 
-def _newton_direction(letters: Letters, mixture: Mixture, beta: float) -> tuple[Array, float]:
+def _newton_direction(letters: Letters, mixture: Mixture, encoder: Array, beta: float) -> tuple[Array, float]:
     """A step in log p(t, y), and how much G would gain to first order."""
     p, laws = letters.p, letters.laws
     weights, decoders = mixture.weights, mixture.decoders
     clusters, classes = decoders.shape
-    encoder = encode(letters, mixture, beta)
     mass = p @ encoder
     m = weights[:, None] * decoders
     gradient = (1 - beta) * mass[:, None] * decoders + beta * (encoder * p[:, None]).T @ laws - m
     # c(x, t) is the derivative of log(w_t Π_y s_t(y)^{β p(y|x)}) in log p(t, ·).
     c = (1 - beta) * decoders[None] + beta * laws[:, None]
     flat = ((np.sqrt(p)[:, None] * encoder)[:, :, None] * c).reshape(len(p), -1)
-    blocks = np.einsum("xt,xty,xtz->tyz", p[:, None] * encoder, c, c)
+    blocks = ((p[:, None] * encoder)[:, :, None] * c).transpose(1, 2, 0) @ c.transpose(1, 0, 2)
     blocks -= (1 - beta) * mass[:, None, None] * decoders[:, :, None] * decoders[:, None, :]
     blocks += ((1 - beta) * mass[:, None] * decoders - m)[:, :, None] * np.eye(classes)
     hessian = -flat.T @ flat

@@ -1,33 +1,47 @@
 """The global search behind `bottleneck`: several starts, splits at bifurcations, new clusters at counterexamples."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.optimize import nnls
 
-from agrlearn.theory.certificate import Bound, ascend, bound_maximum, log_z, tangent_plane
+from agrlearn.theory.certificate import Bound, ascend, bound_maxima, log_z, tangent_plane
 from agrlearn.theory.distributions import Array
 from agrlearn.theory.mixture import TINY, Letters, Mixture, climb, encode, joined, likelihood, merge, with_cluster
 
 _ROUNDING = 1e-12
 _ROUNDS = 40
 _CERTAIN = 1e-6
+_SHORT_LOOK = 10
 
 
-def solve(letters: Letters, beta: float, start: Mixture | None = None) -> tuple[Mixture, Bound]:
-    """The mixture of the largest G at β > 1, and the bound that certifies it.
+def solve(letters: Letters, betas: Sequence[float], start: Mixture | None = None) -> list[tuple[Mixture, Bound]]:
+    """The mixture of the largest G at each β > 1, and the bound that certifies it.
 
-    Climbs from `start` (annealing: the solution at a nearby β), or from one cluster per letter if there is no start or
-    if its result cannot be certified. Then it repeats two steps until neither finds anything: a cluster where Z curves
-    upwards has passed its bifurcation and is split; a point where log Z > 0 contradicts optimality and becomes a new
-    cluster.
+    Climbs from one β to the next (annealing), the first from `start`, or from one cluster per letter. Two steps improve
+    a mixture: a cluster where Z curves upwards has passed its bifurcation and is split; a point where log Z > 0
+    contradicts optimality and becomes a new cluster. All β are certified in one search. Where it finds a
+    counterexample, both steps are repeated until nothing is found, then from one cluster per letter if it is still not
+    certain.
+
+    Args:
+        betas: in increasing order, so that the solution at one is close to the next.
     """
     one_per_letter = Mixture(letters.p, letters.laws)
-    if start is None:
-        return _improve(letters, _climb_from(letters, one_per_letter, beta), beta)
-    mixture, bound = _improve(letters, _climb_from(letters, start, beta), beta)
-    if bound.proved and bound.upper < _CERTAIN:
-        return mixture, bound
-    other = _climb_from(letters, one_per_letter, beta)
-    return _improve(letters, max(mixture, other, key=lambda each: likelihood(letters, each, beta)), beta)
+    mixtures: list[Mixture] = []
+    for beta in betas:
+        mixtures.append(_anneal(letters, mixtures[-1] if mixtures else start or one_per_letter, beta))
+    found = []
+    for i, result in enumerate(_certify(letters, mixtures, betas)):
+        mixture, beta = mixtures[i], betas[i]
+        if isinstance(result, Mixture):
+            mixture, result = _improve(letters, result, beta)
+        if (start or i > 0) and not (result.proved and result.upper < _CERTAIN):
+            other = _climb_from(letters, one_per_letter, beta)
+            best = max(mixture, other, key=lambda each: likelihood(letters, each, beta))
+            mixture, result = _improve(letters, best, beta)
+        found.append((mixture, result))
+    return found
 
 
 def _climb_from(letters: Letters, start: Mixture, beta: float) -> Mixture:
@@ -36,27 +50,55 @@ def _climb_from(letters: Letters, start: Mixture, beta: float) -> Mixture:
     return climb(letters, Mixture(start.weights, 0.999 * start.decoders + 0.001 * labels), beta)
 
 
+def _anneal(letters: Letters, start: Mixture, beta: float) -> Mixture:
+    """Climb from the solution at another β, split, and add the clusters that a short look finds."""
+    mixture = _climb_from(letters, start, beta)
+    for _ in range(_ROUNDS):
+        mixture = _split(letters, mixture, beta)
+        plane, one = tangent_plane(letters, mixture, beta)[None], np.array([beta])
+        grown = _grow(letters, mixture, beta, ascend(letters, plane, one, letters.laws[None], steps=_SHORT_LOOK)[0])
+        if grown is None:
+            break
+        mixture = grown
+    return mixture
+
+
 def _improve(letters: Letters, mixture: Mixture, beta: float) -> tuple[Mixture, Bound]:
     """Split and add clusters until no counterexample is left."""
     for _ in range(_ROUNDS):
         mixture = _split(letters, mixture, beta)
-        found = _ascend_from_everywhere(letters, mixture, beta)
-        grown = _grow(letters, mixture, beta, found)
-        if grown is None:
-            bound = bound_at(letters, mixture, beta, found)
-            plane = tangent_plane(letters, mixture, beta)
-            grown = _grow(letters, mixture, beta, ascend(letters, plane, beta, bound.point[None]))
-            if grown is None:
-                return mixture, bound
-        mixture = grown
+        (result,) = _certify(letters, [mixture], [beta])
+        if isinstance(result, Bound):
+            return mixture, result
+        mixture = result
     return mixture, bound_at(letters, mixture, beta)
 
 
-def bound_at(letters: Letters, mixture: Mixture, beta: float, points: Array | None = None) -> Bound:
-    """The bound of log max Z for the plane of any mixture, optimal or not; `points` are candidates for the maximum."""
-    plane = tangent_plane(letters, mixture, beta)
-    points = _ascend_from_everywhere(letters, mixture, beta) if points is None else points
-    return bound_maximum(letters, plane, beta, points[log_z(letters, plane, beta, points).argmax()])
+def _certify(letters: Letters, mixtures: Sequence[Mixture], betas: Sequence[float]) -> list[Mixture | Bound]:
+    """For each mixture the bound that certifies it, or a better mixture if there is a counterexample."""
+    planes, points = _local_maxima(letters, mixtures, np.array(betas))
+    results: list[Mixture | Bound | None] = [
+        _grow(letters, mixture, beta, each) for mixture, beta, each in zip(mixtures, betas, points, strict=True)
+    ]
+    rest = [i for i, grown in enumerate(results) if grown is None]
+    for i, bound in zip(rest, _bounds(letters, planes[rest], np.array(betas)[rest], points[rest]), strict=True):
+        results[i] = bound
+        if not (points[i] == bound.point).all(axis=1).any():
+            highest = ascend(letters, planes[i : i + 1], np.array(betas[i : i + 1]), bound.point[None, None])[0]
+            results[i] = _grow(letters, mixtures[i], betas[i], highest) or bound
+    return [result for result in results if result is not None]
+
+
+def bound_at(letters: Letters, mixture: Mixture, beta: float) -> Bound:
+    """The bound of log max Z for the plane of any mixture, optimal or not."""
+    planes, points = _local_maxima(letters, [mixture], np.array([beta]))
+    return _bounds(letters, planes, np.array([beta]), points)[0]
+
+
+def _bounds(letters: Letters, planes: Array, betas: Array, points: Array) -> list[Bound]:
+    """Bounds of log max Z; points: (problems, candidates, letters of Y) for where the maximum is."""
+    best = log_z(letters, planes[:, None], betas[:, None], points).argmax(axis=1)
+    return bound_maxima(letters, planes, betas, points[np.arange(len(betas)), best])
 
 
 def limit_clusters(letters: Letters, mixture: Mixture, beta: float, clusters: int) -> Mixture:
@@ -73,14 +115,19 @@ def limit_clusters(letters: Letters, mixture: Mixture, beta: float, clusters: in
     return mixture
 
 
-def _ascend_from_everywhere(letters: Letters, mixture: Mixture, beta: float) -> Array:
-    """Local maxima of Z, from the laws, the clusters, the midpoints of laws, and random mixtures of laws."""
+def _local_maxima(letters: Letters, mixtures: Sequence[Mixture], betas: Array) -> tuple[Array, Array]:
+    """The plane of each mixture, and local maxima of its Z: from the laws, their midpoints and random mixtures of them.
+
+    Returns:
+        (mixtures, letters) and (mixtures, points, letters of Y).
+    """
     laws = letters.laws
+    planes = np.array([tangent_plane(letters, *each) for each in zip(mixtures, betas, strict=True)])
     random = np.random.default_rng(0).dirichlet(np.full(len(laws), 0.5), 32) @ laws
     few = laws[np.argsort(-letters.p)[:12]]
     midpoints = (few[:, None] + few[None])[np.triu_indices(len(few), 1)] / 2
-    starts = np.concatenate([laws, mixture.decoders, midpoints, random, (letters.p @ laws)[None]])
-    return ascend(letters, tangent_plane(letters, mixture, beta), beta, starts)
+    starts = np.concatenate([laws, midpoints, random, (letters.p @ laws)[None]])
+    return planes, ascend(letters, planes, betas, np.broadcast_to(starts, (len(betas), *starts.shape)))
 
 
 def _split(letters: Letters, mixture: Mixture, beta: float) -> Mixture:
@@ -126,10 +173,13 @@ def _unstable_direction(letters: Letters, responsibility: Array, decoder: Array,
 
 def _grow(letters: Letters, mixture: Mixture, beta: float, points: Array) -> Mixture | None:
     """Add clusters at the points where log Z > 0, each with the weight that is best for G, and climb."""
-    heights = log_z(letters, tangent_plane(letters, mixture, beta), beta, points)
-    above = heights > _ROUNDING
+    heights = log_z(letters, tangent_plane(letters, mixture, beta), np.array(beta), points)
+    points = points[heights.argsort()[::-1]][: (heights > _ROUNDING).sum()]
+    if not len(points):
+        return None
+    _, first = np.unique(points.round(6), axis=0, return_index=True)
     grown = mixture
-    for point in points[above][heights[above].argsort()[::-1]]:
+    for point in points[np.sort(first)]:
         candidate = with_cluster(letters, grown, beta, point)
         if likelihood(letters, candidate, beta) > likelihood(letters, grown, beta):
             grown = candidate
