@@ -92,10 +92,10 @@ def _image_spec(
         options.setdefault("join", "width")
     return RunSpec(
         data=dataset, network=network, fold=fold, net=options, share=share, augment=scale is not SMOKE,
-        stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0, layout="channels-last",
+        stopping_fraction=_STOPPING_FRACTION if stop_early else 0.0,
         recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=every * times_the_batch,
-            **changes,
+            layout="channels-last", **changes,
         ),
     )  # fmt: skip
 
