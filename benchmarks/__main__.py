@@ -24,6 +24,7 @@ from benchmarks.information import beside_mist, information
 from benchmarks.layout import layout
 from benchmarks.loop import fit_over_a_loop
 from benchmarks.mimo import mimo
+from benchmarks.prediction import prediction
 from benchmarks.sentences import sentence_cnn
 from benchmarks.small import small_networks
 from benchmarks.startup import start_up
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "loop": ("Library over a hand-written loop", fit_over_a_loop),
     "small": ("Small networks", small_networks),
     "data": ("Data", data),
+    "prediction": ("Prediction", prediction),
     "dial": ("Prediction dial", dial),
     "tables": ("Long tables", long_tables),
     "sentences": ("Sentence CNN", sentence_cnn),

@@ -19,6 +19,7 @@ from agrlearn.errors import AgrLearnError, RecipeError, RunError, look_up
 from agrlearn.files import open_regular, parse_json, write_atomically
 from agrlearn.grouping import TOKEN_TYPES
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.layout import has_channels_last, set_channels_last
 from agrlearn.networks.mlp import mlp
 from agrlearn.networks.outside import build_outside, comes_from_file, comes_from_timm, is_outside, timm_parameters
 from agrlearn.networks.preact_resnet import preact_resnet
@@ -156,6 +157,8 @@ def save(network: AggregatedClassifier, path: str | Path, *, class_names: tuple[
         "fold": str(network.fold),
         "num_classes": str(network.num_classes),
     }
+    if has_channels_last(network):
+        header["layout"] = "channels-last"  # the weights in the file are contiguous
     # Copies, since safetensors refuses weights that are tied; loading gives both the same values, so the tie holds.
     weights = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in network.state_dict().items()}
     write_atomically(Path(path), _in_order(to_bytes(weights, metadata=header)))
@@ -191,6 +194,8 @@ class SavedNetwork:
     description: dict[str, Any] | None
     class_names: tuple[str, ...]
     weights: dict[str, Tensor]
+    channels_last: bool = False
+    """How the network kept them."""
 
     def build(self, model: AggregatedClassifier | None = None) -> AggregatedClassifier:
         """The described network, or `model`, with these weights."""
@@ -200,6 +205,7 @@ class SavedNetwork:
                     f"{self.path} holds a network that is not in the catalogue; pass the built network as model="
                 )
             model = _rebuild(self.path, self.description, self.weights)
+        set_channels_last(model, self.channels_last)
         return _fill(self.path, model, self.weights)
 
 
@@ -211,7 +217,8 @@ def read_saved(path: str | Path) -> SavedNetwork:
         description, names = parse_json(header["description"]), parse_json(header["class_names"])
     except (KeyError, ValueError):
         raise RunError(f"{path} does not describe its network as agrlearn does; train it again") from None
-    return SavedNetwork(path, check_description(path, description), check_class_names(path, names), weights)
+    last = header.get("layout") == "channels-last"
+    return SavedNetwork(path, check_description(path, description), check_class_names(path, names), weights, last)
 
 
 def check_description(path: Path, description: Any) -> dict[str, Any] | None:

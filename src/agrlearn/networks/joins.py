@@ -75,6 +75,9 @@ def channels(groups: Tensor) -> Tensor:
     torch.Size([2, 12, 32, 32])
     """
     _expect_dimensions(groups, "channels", at_least=3)
+    if groups.ndim == 5 and not groups.is_contiguous() and groups.permute(0, 1, 3, 4, 2).is_contiguous():
+        # Images with their channels last stay so; flattened as they are, they would be copied number by number.
+        return groups.permute(0, 3, 4, 1, 2).flatten(3).permute(0, 3, 1, 2)
     return groups.flatten(1, 2)
 
 

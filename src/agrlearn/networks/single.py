@@ -105,6 +105,9 @@ class OneObject(nn.Module):
 
     def bottleneck(self, shared_objects: Objects) -> Tensor:
         """T of each object, from objects that have passed the shared layers already: -> (objects, features)."""
+        join = self.network.join
+        if self.slots == 1 and isinstance(join, Join) and (join.slot_blind or join.widens):
+            return self.network.encoder(shared_objects)  # which is what these joins make of one slot
         return self.network.bottleneck_from(replicate(shared_objects, self.slots))
 
     def forward(self, objects: Objects) -> Tensor:

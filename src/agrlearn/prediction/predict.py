@@ -1,5 +1,7 @@
 """Predict label distributions, by any protocol."""
 
+import math
+import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -7,7 +9,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.errors import NotFiniteError, RecipeError, ShapeError
-from agrlearn.grouping import Objects, count_objects, first_tensor, group, take
+from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, take
 from agrlearn.modes import eval_view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.single import OneObject
@@ -75,16 +77,41 @@ def predict(
         (objects, classes) probabilities on the CPU, in double precision from a network of doubles and in single
         precision otherwise.
     """
+    chosen = resolve_protocol(protocol)
     predicted = torch.zeros(count_objects(objects), network.num_classes, dtype=probability_type(network))
-    for answers in answers_of(
-        network, objects, protocol, batch_size=batch_size, samples=samples, seed=seed,
-        allow_slot_blind=allow_slot_blind, sharded=sharded, first_batch=first_batch,
-    ):  # fmt: skip
-        predicted[answers.objects] = answers.mean()
+    if chosen.tells_slots_apart:
+        for answers in answers_of(
+            network, objects, chosen, batch_size=batch_size, samples=samples, seed=seed,
+            allow_slot_blind=allow_slot_blind, sharded=sharded, first_batch=first_batch,
+        ):  # fmt: skip
+            predicted[answers.objects] = answers.mean()
+    else:
+        _check(network, objects, chosen, batch_size, samples, allow_slot_blind)
+        _replicated(eval_view(network), objects, predicted, batch_size, samples, seed, first_batch, sharded=sharded)
     if sharded:
         predicted = sum_over_ranks(predicted.to(network.weight.device)).cpu()
     check_answers(predicted)
     return predicted
+
+
+@torch.inference_mode()
+def _replicated(
+    network: AggregatedClassifier, objects: Objects, predicted: Tensor, batch_size: int, samples: int, seed: int,
+    first_batch: int, *, sharded: bool,
+) -> None:  # fmt: skip
+    """Fill `predicted` where each object is alone: without numbers of places and slots, which a small network feels."""
+    alone, one_answer = OneObject(network), network.shares_head or network.fold == 1
+    sample = first_tensor(objects)[:1]
+    in_place = isinstance(objects, Tensor) and network.to_device(sample) is sample  # nothing to move or to convert
+    for number in range(-(-len(predicted) // batch_size))[_shard(sharded)]:
+        here = slice(number * batch_size, (number + 1) * batch_size)
+        batch = map_objects(operator.itemgetter(here), objects)
+        t = alone.bottleneck(network.shared(batch if in_place else network.to_device(batch)))
+        if one_answer and (samples == 0 or network.noise == 0):
+            predicted[here] = network.head(t).softmax(dim=-1, dtype=predicted.dtype)
+        else:
+            random = _random_of(network, samples, seed, 1 + first_batch + number)
+            predicted[here] = _classify(network, t, samples, random).mean(dim=1)
 
 
 def predict_in_blocks(
@@ -118,47 +145,71 @@ def answers_of(
 ) -> Iterator[Answers]:  # fmt: skip
     """Yield the single answers, batch by batch, which `predict` averages. The arguments are those of `predict`."""
     chosen = resolve_protocol(protocol)
-    if chosen.tells_slots_apart and network.slot_blind and network.fold > 1 and not allow_slot_blind:
-        raise RecipeError(
-            f"this network is slot-blind: its heads cannot know which object of a group they answer for, so "
-            f"{type(chosen).__name__} prediction cannot work; use Replicated, or train with a join that distinguishes "
-            "slots (channels, width, features, or slot-wise pooling)"
-        )
-    count = count_objects(objects)
-    if count == 0:
-        raise ShapeError("expected at least one object to predict, got none")
-    if batch_size < 1:
-        raise ShapeError(f"expected a batch_size (groups per pass) of at least 1, got {batch_size}")
-    if samples < 0:
-        raise RecipeError(f"expected samples (draws) of at least 1, or 0 for the mean of the bottleneck, got {samples}")
-    check_objects(network, objects)
+    _check(network, objects, chosen, batch_size, samples, allow_slot_blind)
     view = eval_view(network)
     alone = None if chosen.tells_slots_apart else OneObject(view)
     with torch.inference_mode():
         companions = _shared_companions(view, chosen, objects, batch_size)
     num_companions = 0 if companions is None else count_objects(companions)
-    shard = slice(rank(), None, world_size()) if sharded else slice(None)
-    for number, numbers in list(enumerate(chosen.batches(count, view.fold, batch_size)))[shard]:
-        random = generator(seed, 1 + first_batch + number)
+    batches = chosen.batches(count_objects(objects), view.fold, batch_size)
+    for number, numbers in list(enumerate(batches))[_shard(sharded)]:
+        random = _random_of(view, samples, seed, 1 + first_batch + number)
         # Not around the yield: an error in the caller would leave torch in inference mode.
         with torch.inference_mode():
             shared = view.shared(view.to_device(take(objects, numbers)))
             passes = []
             for groups, counts in chosen.seatings(number, len(numbers), view.fold, num_companions):
                 t = alone.bottleneck(shared) if alone else view.bottleneck_from(_seat(groups, shared, companions))
-                answers = _classify(view, t, samples, random)
+                answers = _classify(view, t, samples, random).expand(-1, view.fold, -1)
                 slots = torch.arange(view.fold).expand_as(groups)
                 passes.append((groups[counts], slots[counts], answers.flatten(0, 1)[counts.flatten()]))
             places, slots, probabilities = (torch.cat(column) for column in zip(*passes, strict=True))
         yield Answers(numbers, places, slots, probabilities)
 
 
-def _classify(network: AggregatedClassifier, t: Tensor, samples: int, random: torch.Generator) -> Tensor:
-    """(groups, fold, classes) probabilities, averaged over draws of a stochastic bottleneck if `samples` > 0."""
+def _shard(sharded: bool) -> slice:
+    """The batches of this process."""
+    return slice(rank(), None, world_size()) if sharded else slice(None)
+
+
+def _check(
+    network: AggregatedClassifier, objects: Objects, chosen: PredictionProtocol, batch_size: int, samples: int,
+    allow_slot_blind: bool,
+) -> None:  # fmt: skip
+    """Refuse what cannot be predicted."""
+    if chosen.tells_slots_apart and network.slot_blind and network.fold > 1 and not allow_slot_blind:
+        raise RecipeError(
+            f"this network is slot-blind: its heads cannot know which object of a group they answer for, so "
+            f"{type(chosen).__name__} prediction cannot work; use Replicated, or train with a join that distinguishes "
+            "slots (channels, width, features, or slot-wise pooling)"
+        )
+    if count_objects(objects) == 0:
+        raise ShapeError("expected at least one object to predict, got none")
+    if batch_size < 1:
+        raise ShapeError(f"expected a batch_size (groups per pass) of at least 1, got {batch_size}")
+    if samples < 0:
+        raise RecipeError(f"expected samples (draws) of at least 1, or 0 for the mean of the bottleneck, got {samples}")
+    check_objects(network, objects)
+
+
+def _random_of(network: AggregatedClassifier, samples: int, *keys: int) -> torch.Generator | None:
+    """What a batch's draws of a stochastic bottleneck come from; None where there are none."""
+    return generator(*keys) if samples > 0 and network.noise > 0 else None
+
+
+def _classify(network: AggregatedClassifier, t: Tensor, samples: int, random: torch.Generator | None) -> Tensor:
+    """(groups, fold, classes) probabilities, or (groups, 1, classes) where all slots share one head.
+
+    Args:
+        random: average over `samples` draws of a stochastic bottleneck from it.
+    """
     precision = probability_type(network)
-    if samples == 0 or network.noise == 0:
-        return network.heads(t).softmax(dim=-1, dtype=precision).cpu()
-    draws = (network.heads(network.perturb(t, random)).softmax(dim=-1, dtype=precision) for _ in range(samples))
+    heads = slice(1 if network.shares_head else None)
+    if random is None:
+        return network.heads(t)[:, heads].softmax(dim=-1, dtype=precision).cpu()
+    draws = (
+        network.heads(network.perturb(t, random))[:, heads].softmax(dim=-1, dtype=precision) for _ in range(samples)
+    )
     return (sum(draws, start=torch.zeros(())) / samples).cpu()
 
 
@@ -214,7 +265,7 @@ def check_objects(network: AggregatedClassifier, objects: Objects) -> None:
 
 def check_answers(probabilities: Tensor) -> None:
     """Refuse label distributions that are not finite."""
-    if not torch.isfinite(probabilities).all():
+    if not math.isfinite(probabilities.sum()):  # where one is not, the sum is not: all others are between 0 and 1
         raise NotFiniteError(
             "the network's answers are not finite numbers: its weights grew too large in training (use a lower "
             "learning rate), or the objects have NaN or infinite values"

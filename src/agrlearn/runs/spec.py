@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from agrlearn.networks.catalogue import NETWORKS, network_defaults
-from agrlearn.training.recipe import Recipe, Settings
+from agrlearn.training.recipe import EXECUTION, Recipe, Settings
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -58,10 +58,19 @@ class RunSpec(Settings):
     calibrate: bool = False
     """Measure label distributions at the temperature that fits the held-out part of `stopping_fraction` best; the
     network is kept as it was trained."""
-    layout: Literal["contiguous", "channels-last"] = "contiguous"
-    """Of convolutions in memory; channels last is faster and used where it is safe."""
     precision: str = "32-true"
     recipe: Recipe = Recipe()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _layout_in_recipe(cls, values: Any) -> Any:
+        """Files of earlier versions have the layout here."""
+        if not isinstance(values, dict) or "layout" not in values:
+            return values
+        recipe = values.get("recipe", {})
+        recipe = recipe.model_dump() if isinstance(recipe, Recipe) else recipe
+        others = {name: value for name, value in values.items() if name != "layout"}
+        return others | {"recipe": {**recipe, "layout": values["layout"]}}
 
     @model_validator(mode="after")
     def _has_a_part_to_calibrate_on(self) -> "RunSpec":
@@ -83,15 +92,17 @@ class RunSpec(Settings):
         return self.model_copy(update={"recipe": self.recipe.model_copy(update={"seed": seed})})
 
     def settings(self) -> dict[str, Any]:
-        """All of it as JSON, without the seed, and with the defaults of the network's options."""
-        values = self.model_dump(mode="json")
-        del values["recipe"]["seed"]
+        """What identifies it, as JSON, without the seed, and with the defaults of the network's options."""
+        values = self.model_dump(mode="json", exclude={"recipe": {"seed", *EXECUTION}})
         defaults = network_defaults(self.network) if self.network in NETWORKS else {}
         return values | {"net": {**defaults, **values["net"]}}
 
     def key(self) -> str:
         """A name for files, without the seed: readable, and another one for every other setting."""
         # Without defaults, so that a setting that is new to the library does not rename what was run before.
-        changed = self.with_seed(0).model_dump(mode="json", exclude_defaults=True)
+        recipe = self.with_seed(0).recipe.apart_from_execution()
+        changed = self.model_copy(update={"recipe": recipe}).model_dump(mode="json", exclude_defaults=True)
+        if self.recipe.layout == "channels-last":  # as the files of the paper's tables are named
+            changed["layout"] = self.recipe.layout
         digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
         return f"{self.data}-{self.network}-fold{self.fold}-{digest}"

@@ -173,7 +173,7 @@ def identity_of(
     }
     return Identity(
         precision=str(engine.strategy.precision.precision),
-        recipe=recipe,
+        recipe=recipe.apart_from_execution(),
         network=NetworkFacts(**facts),
         initial_seed=network.initial_seed,
         training_data=_fingerprint(train_set),

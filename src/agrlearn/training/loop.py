@@ -30,6 +30,7 @@ from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchroni
 from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
 from agrlearn.training.averaging import add_to_average, averages_after, use_average
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
+from agrlearn.training.execution import lay_out, make_forward, sample_group
 from agrlearn.training.history import EpochRecord, History
 from agrlearn.training.identity import identity_of, note_data
 from agrlearn.training.information_plane import check_trackable, measure_information
@@ -142,6 +143,8 @@ def _train(
     """Train the remaining epochs."""
     if not network.training:
         network.train()
+    sample = sample_group(network, train_set, recipe, augment)
+    lay_out(network, recipe, sample, engine.device)
     module, optimizer, backward, unsynchronized = wrap(engine, network, make_optimizer(network, recipe))
     regularizer = None
     if recipe.alpha > 0:
@@ -155,6 +158,7 @@ def _train(
     if run is not None:
         run.write_records(state.records)
     was_finished = state.epoch == recipe.epochs or state.out_of_patience
+    forward = module if was_finished else make_forward(module, network, recipe, sample, sampler, engine)
 
     steps, log_groups = len(sampler), mean_log_groups(sampler, recipe)
     shown = progress if engine.is_global_zero else False
@@ -191,7 +195,7 @@ def _train(
                     if recipe.mixup > 0:
                         mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own), recipe.mixup_at)
                     train_step(
-                        module, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
+                        forward, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
                         None if regularizer is None else generator(*keys, _PERMUTATIONS), backward,
                         None if weights is None else weights.to(engine.device).view(-1, network.fold),
                         mixture=mixture, total=sampler.groups_at(state.step), unsynchronized=unsynchronized,

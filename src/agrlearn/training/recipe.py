@@ -12,6 +12,10 @@ Positive = Annotated[float, Field(gt=0, le=1e30)]
 NotNegative = Annotated[float, Field(ge=0, le=1e30)]
 
 
+EXECUTION = ("layout", "compile")
+"""Settings of a `Recipe` that say how its steps are computed, not what they compute."""
+
+
 class Settings(BaseModel):
     """Values from outside: unknown names and values that cannot work are refused in a sentence."""
 
@@ -130,6 +134,21 @@ class Recipe(Settings):
     patience: Count | None = None
     """Stop after this number of epochs without a better likelihood on the validation set, and keep the best epoch's
     weights; without it, all epochs are trained and the last weights kept (as in the paper)."""
+
+    layout: Literal["auto", "contiguous", "channels-last"] = "auto"
+    """How convolutions keep images in memory. auto is channels last, which is faster, where the network allows it. Like
+    `compile`, it changes values by rounding only and is no part of what identifies a run."""
+    compile: Literal["auto", "off", "on"] = "auto"
+    """Whether torch.compile makes the steps faster. auto compiles convolutional networks on a CPU if the whole run is
+    long enough to pay for it and a C++ compiler is installed."""
+
+    def apart_from_execution(self) -> "Recipe":
+        """The same without how its steps are computed: what identifies a run.
+
+        >>> Recipe(alpha=1, layout="contiguous").apart_from_execution() == Recipe(alpha=1)
+        True
+        """
+        return self.model_copy(update={name: Recipe.model_fields[name].default for name in EXECUTION})
 
     @property
     def bound_of_j(self) -> str:

@@ -3,9 +3,10 @@
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from agrlearn.errors import TrainingError
 from agrlearn.grouping import Objects, map_objects
@@ -21,7 +22,7 @@ _SKIPS_TOLERATED = 20
 
 
 def train_step(
-    module: nn.Module, state: TrainingState, groups: Objects, labels: Tensor, recipe: Recipe,
+    module: Callable[..., Any], state: TrainingState, groups: Objects, labels: Tensor, recipe: Recipe,
     random: torch.Generator | None, backward: Callable[[Tensor], None], weights: Tensor | None = None, *,
     mixture: Mixture | None = None, total: int | None = None,
     unsynchronized: Callable[[], AbstractContextManager] = nullcontext,
@@ -29,7 +30,7 @@ def train_step(
     """One pass of Algorithm 1's loop: K ascents of the critic, then one descent of the encoder and the heads.
 
     Args:
-        module: the network, as the engine wrapped it.
+        module: the network, as the engine wrapped it, or compiled.
         groups: (groups, fold, ...).
         labels: (groups, fold).
         random: of the permutations for J; not used without a regularizer.

@@ -54,10 +54,10 @@ def image_spec(
     return RunSpec(
         data=dataset, network=network, fold=fold, members=members, net=options, share=share,
         augment=scale is not SMOKE, stopping_fraction=_STOPPING_FRACTION if stop_early or calibrate else 0.0,
-        calibrate=calibrate, layout="channels-last",
+        calibrate=calibrate,
         recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=every * times_the_batch,
-            **changes,
+            layout="channels-last", **changes,
         ),
     )  # fmt: skip
 
