@@ -214,7 +214,8 @@ def check_objects(network: AggregatedClassifier, objects: Objects) -> None:
 
 def check_answers(probabilities: Tensor) -> None:
     """Refuse label distributions that are not finite."""
-    if not torch.isfinite(probabilities).all():
+    # One that is not finite shows in the sum, which needs no memory; torch.isfinite would take more than the answers.
+    if not torch.isfinite(probabilities.sum()):
         raise NotFiniteError(
             "the network's answers are not finite numbers: its weights grew too large in training (use a lower "
             "learning rate), or the objects have NaN or infinite values"
