@@ -40,7 +40,8 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_read(command, 
     assert "finds no cuda device here; it can use cpu" in said.err and len(said.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+# The answer for a single object is a line by itself, so predict says it once it knows what it predicts.
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] != "predict"], ids=lambda command: command[0])
 def test_the_first_line_says_the_device(command, capsys):
     call(*command, *(["--validation-fraction", "2"] if command[0] == "train" else []),
          *(["--seeds", "1"] if command[0] == "compare" else []), "--device", "cpu")  # fmt: skip

@@ -27,8 +27,8 @@ class Alone(NamedTuple):
     is_global_zero: bool = True
 
 
-def announce_device(name: str) -> None:
-    """Say where a command runs; a device that is not there is refused, before anything is read."""
+def announce_device(name: str, *, silent: bool = False) -> None:
+    """Say where a command runs, unless `silent`; a device that is not there is refused, before anything is read."""
     from agrlearn.devices import choose_device, describe_device
 
     device = choose_device(name)
@@ -36,7 +36,7 @@ def announce_device(name: str) -> None:
         if name != "auto":
             raise RecipeError("under `fabric run`, its own --accelerator says where to run; leave out --device")
         return
-    if is_main_process():
+    if is_main_process() and not silent:
         world = int(os.environ.get("WORLD_SIZE", 1))
         processes = f", {world} processes" if world > 1 else ""
         print(f"Running on {describe_device(device)}{processes}", flush=True)

@@ -60,6 +60,7 @@ def predict(
 
     if not 0 <= abstain <= 1:
         raise RecipeError(f"--abstain is a probability from 0 to 1, got {abstain:g}")
+    announce_device(options.device, silent=True)
     opened = Run.open(run, model=options.network, data_dir=options.data_dir)
     streamed = opened.stream(data, skip_bad=options.skip_bad)
     part, source = (streamed, streamed.source) if streamed else opened.unseen(data, skip_bad=options.skip_bad)

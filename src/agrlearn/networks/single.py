@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
-from agrlearn.grouping import Objects, replicate
+from agrlearn.grouping import Objects, first_tensor, replicate
 from agrlearn.modes import view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.last_features import LastFeatures
@@ -107,7 +107,9 @@ class OneObject(nn.Module):
         """T of each object, from objects that have passed the shared layers already: -> (objects, features)."""
         join = self.network.join
         if self.slots == 1 and isinstance(join, Join) and (join.slot_blind or join.widens):
-            return self.network.encoder(shared_objects)  # which is what these joins make of one slot
+            # What these joins make of one slot: the object itself, or for a linear layer, its numbers in a row.
+            row = join.widens and nn.Linear in join.readers
+            return self.network.encoder(first_tensor(shared_objects).flatten(1) if row else shared_objects)
         return self.network.bottleneck_from(replicate(shared_objects, self.slots))
 
     def forward(self, objects: Objects) -> Tensor:
