@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
-from agrlearn.grouping import Objects, first_tensor, replicate
+from agrlearn.grouping import Objects, map_objects, replicate
 from agrlearn.modes import view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.last_features import LastFeatures
@@ -108,8 +108,9 @@ class OneObject(nn.Module):
         join = self.network.join
         if self.slots == 1 and isinstance(join, Join) and (join.slot_blind or join.widens):
             # What these joins make of one slot: the object itself, or for a linear layer, its numbers in a row.
-            row = join.widens and nn.Linear in join.readers
-            return self.network.encoder(first_tensor(shared_objects).flatten(1) if row else shared_objects)
+            if nn.Linear in join.readers:
+                shared_objects = map_objects(lambda tensor: tensor.flatten(1), shared_objects)
+            return self.network.encoder(shared_objects)
         return self.network.bottleneck_from(replicate(shared_objects, self.slots))
 
     def forward(self, objects: Objects) -> Tensor:
