@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from agrlearn.data.labelled import LabelledSet, batches
-from agrlearn.errors import look_up
+from agrlearn.errors import AgrLearnError, look_up
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.files import markdown_table, write_atomically
 from agrlearn.grouping import GroupBatchSampler, group
@@ -163,4 +163,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except AgrLearnError as error:
+        sys.exit(str(error))

@@ -26,21 +26,25 @@ def main(arguments: list[str]) -> None:
         case ["run", folder, *names]:
             for name in names:
                 look_up(DATA_SETS, name, "data set")
-            if not Path(folder).is_dir():
-                sys.exit(f"there is no folder {folder}; name the one with the data")
-            os.chdir(folder)
+            os.chdir(_existing(folder))
             for name in names or DATA_SETS:
                 run(name, Path())
         case ["fresh", folder]:
-            write_fresh(Path(folder))
+            write_fresh(_existing(folder))
         case ["embed", folder]:
-            embed(Path(folder))
+            embed(_existing(folder))
         case ["write"]:
             RESULTS.with_suffix(".md").write_text(page())
             draw_ranks(RESULTS.parent / "evidence-ranks.png")
             draw_gains(RESULTS.parent / "evidence-gains.svg")
         case _:
             sys.exit(__doc__)
+
+
+def _existing(folder: str) -> Path:
+    if not Path(folder).is_dir():
+        sys.exit(f"there is no folder {folder}; name the one with the data")
+    return Path(folder)
 
 
 if __name__ == "__main__":

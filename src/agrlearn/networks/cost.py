@@ -1,6 +1,7 @@
 """What a network costs: parameters and multiply-adds."""
 
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -22,6 +23,10 @@ def count_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
+# The stance of the compiler belongs to the whole process: two threads that set and restore it could leave it set.
+_ONE_AT_A_TIME = threading.RLock()
+
+
 def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int:
     """Multiply-adds of the matrix products and convolutions of one forward pass, in eval mode.
 
@@ -32,6 +37,7 @@ def count_multiply_adds(module: nn.Module, *inputs: Any, **keywords: Any) -> int
     compiled = "torch._dynamo" in sys.modules  # else nothing can be
     with (
         torch.no_grad(),
+        _ONE_AT_A_TIME if compiled else nullcontext(),
         torch.compiler.set_stance("force_eager") if compiled else nullcontext(),
         _Counter() as counter,
     ):

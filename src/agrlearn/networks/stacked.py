@@ -1,7 +1,7 @@
 """What tells slots apart that pass the same layers, each by itself: a scaling and a head of its own.
 
 This is BatchEnsemble (Wen et al. 2020) with a scaling at one place only, as in TabM's smallest form (Gorishniy et al.
-2025): `fold` networks that share all layers but for a vector and a head.
+2025): `fold` networks that share all layers except a vector and a head.
 """
 
 import math

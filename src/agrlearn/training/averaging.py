@@ -45,7 +45,7 @@ def use_average(state: TrainingState, module: nn.Module, epoch: Iterable[Objects
 
 
 def _measure_normalisation(module: nn.Module, epoch: Iterable[Objects]) -> None:
-    """Replace the running averages of batch normalisations, but for frozen ones, by the mean over these batches."""
+    """Replace the running averages of all batch normalisations that are not frozen by the mean over these batches."""
     layers = [
         layer for layer in module.modules()
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training and layer.track_running_stats

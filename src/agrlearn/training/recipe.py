@@ -117,7 +117,7 @@ class Recipe(Settings):
     no network. The names in `agrlearn.information.BOUNDS` train one; the paper's is dv (Donsker-Varadhan), the default
     of the critic that reads objects. vib is the penalty of the variational bottleneck, for comparison."""
     critic_learning_rate: Positive = 1e-3
-    """Of the critic's Adam, λ_in in the paper, which does not give it."""
+    """Of the critic, by Adam where it is a network; λ_in in the paper, which does not give it."""
     critic_width: Count = 128
     """Hidden units of the critic, where it is a network. The paper does not give them."""
     critic_depth: Count = 1

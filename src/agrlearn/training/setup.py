@@ -117,7 +117,9 @@ def make_regularizer(
     bound = recipe.bound_of_j if critic is None else recipe.bound or "dv"
     if bound == "vib":
         if not network.noise > 0:
-            raise RecipeError("bound='vib' needs a stochastic bottleneck; build the network with noise=1 or so")
+            raise RecipeError(
+                "bound='vib' needs a stochastic bottleneck; build the network with noise=1 or so (--net.noise 1)"
+            )
         return VariationalRegularizer(network.noise)
     if bound == "leave-one-out":
         memory = memory_for(len(train_set))  # type: ignore[arg-type]
