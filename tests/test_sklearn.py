@@ -8,8 +8,9 @@ import pandas
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_classification
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -320,3 +321,9 @@ def test_a_learning_rate_that_is_too_large_ends_with_answers_or_a_sentence(table
         assert numpy.isfinite(unstable.fit(x, y).predict_proba(x)).all()
     except AgrLearnError as error:
         assert "lower" in str(error)
+
+
+@pytest.mark.filterwarnings("error")
+def test_metrics_take_the_probabilities_without_a_warning():
+    x, y = load_iris(return_X_y=True)
+    log_loss(y, AgrLearnClassifier(epochs=3, random_state=0).fit(x, y).predict_proba(x))

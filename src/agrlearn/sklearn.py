@@ -192,8 +192,8 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         given = {name: value for name in _OF_RECIPE if (value := getattr(self, name)) is not None}
         given |= {"seed": seed, "patience": self.patience if self.early_stopping else None}
         pooled = fold > 1 and self.network_.slot_blind
-        recipe = complete_recipe(given, kind, objects=len(train), pooled=pooled)
-        self.history_ = fit(self.network_, train, recipe, held_out, fabric=engine, progress=self.verbose)
+        self.recipe_ = complete_recipe(given, kind, objects=len(train), pooled=pooled)
+        self.history_ = fit(self.network_, train, self.recipe_, held_out, fabric=engine, progress=self.verbose)
         self.n_iter_ = len(self.history_.records)
         return self
 
@@ -201,7 +201,8 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         """(objects, classes) probabilities, in the order of `classes_`."""
         check_is_fitted(self, "network_")
         objects = self._objects(X, training=False)
-        return predict(self.network_, objects, self._protocol()).double().numpy()
+        probabilities = predict(self.network_, objects, self._protocol()).double()
+        return (probabilities / probabilities.sum(dim=1, keepdim=True)).numpy()  # metrics warn about single precision
 
     def predict(self, X: Any) -> numpy.ndarray:
         """The most probable class of each object."""

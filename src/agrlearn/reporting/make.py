@@ -4,28 +4,35 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agrlearn.data.sources import Source
-from agrlearn.errors import AgrLearnError, DataError, RunError
+from agrlearn.errors import AgrLearnError, DataError, RecipeError, RunError
 from agrlearn.files import write_atomically, write_output
 from agrlearn.grouping import Objects
 from agrlearn.reporting.collect import Report, report_of_runs
+from agrlearn.reporting.fitted import report_of_classifier
 from agrlearn.reporting.measure import Opener, Subject, can_be_grouped, measure
 from agrlearn.reporting.page import render
 from agrlearn.runs.facts import RunFacts, find_runs, read_facts, settings_of
 from agrlearn.runs.run import Run
 
+if TYPE_CHECKING:
+    from agrlearn.sklearn import AgrLearnClassifier
+
 
 def report(
-    runs: str | Path | Sequence[str | Path], output: str | Path, *, data: str | None = None, dial: bool | None = None,
-    title: str | None = None, command: str = "", network: str | None = None, data_dir: str | Path | None = None,
+    runs: "str | Path | Sequence[str | Path] | AgrLearnClassifier", output: str | Path, *,
+    data: str | tuple[Any, Sequence[Any]] | None = None, dial: bool | None = None, title: str | None = None,
+    command: str = "", network: str | None = None, data_dir: str | Path | None = None,
 ) -> Report:  # fmt: skip
     """Write one HTML file that shows runs side by side: curves, the dial, reliability, heads, errors, recipes.
 
     Args:
-        runs: directories of runs, finished or not, or folders of them.
+        runs: directories of runs, finished or not, or folders of them; or a fitted `AgrLearnClassifier`.
         output: the file to write.
-        data: what to measure on, a data set by name or a file; by default what each run held out.
+        data: what to measure on, a data set by name or a file; by default what each run held out. Of a classifier,
+            which keeps no data, the rows and labels of a test part, (X, y).
         dial: whether to try every protocol, which takes about as long as twenty evaluations; None does where that is
             quick.
         network: for networks that come from a Python file: that file and function, which are run.
@@ -33,6 +40,12 @@ def report(
     Returns:
         What the page shows.
     """
+    if not isinstance(runs, str | Path | Sequence):
+        made = report_of_classifier(runs, data, title=title, dial=dial)
+        write_output(Path(output), render(made))
+        return made
+    if data is not None and not isinstance(data, str):
+        raise RecipeError("rows and labels are for a fitted classifier; to measure runs on other data, name their file")
     given = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
     folders = find_runs(given)
     more = f" and {len(given) - 1} more" if len(given) > 1 else ""

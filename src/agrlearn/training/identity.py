@@ -163,7 +163,22 @@ def identity_of(
     augment: Callable | None, critic: nn.Module | None = None,
 ) -> Identity:  # fmt: skip
     """The identity of a training run."""
-    facts: Any = network.description or {
+    return Identity(
+        precision=str(engine.strategy.precision.precision),
+        recipe=recipe.apart_from_execution(),
+        network=NetworkFacts(**facts_of(network)),
+        initial_seed=network.initial_seed,
+        training_data=_fingerprint(train_set),
+        validation_data=None if validation_set is None else _fingerprint(validation_set),
+        augmentation=None if augment is None else _function_name(augment)[:LONGEST_TEXT],
+        critic=None if critic is None else _layers(critic),
+    )
+
+
+def facts_of(network: AggregatedClassifier) -> dict[str, Any]:
+    """A network's description, or of one that was not built by name what can be told."""
+    described: Any = network.description
+    return described or {
         "network": type(network).__name__,
         "fold": network.fold,
         "parameters": count_parameters(network),
@@ -171,16 +186,6 @@ def identity_of(
         "join": _function_name(network.join.function if isinstance(network.join, Join) else network.join),
         "layers": _layers(network),
     }
-    return Identity(
-        precision=str(engine.strategy.precision.precision),
-        recipe=recipe.apart_from_execution(),
-        network=NetworkFacts(**facts),
-        initial_seed=network.initial_seed,
-        training_data=_fingerprint(train_set),
-        validation_data=None if validation_set is None else _fingerprint(validation_set),
-        augmentation=None if augment is None else _function_name(augment)[:LONGEST_TEXT],
-        critic=None if critic is None else _layers(critic),
-    )
 
 
 def _layers(module: nn.Module) -> str:
