@@ -25,6 +25,7 @@ from benchmarks.layout import layout
 from benchmarks.loop import fit_over_a_loop
 from benchmarks.mimo import mimo
 from benchmarks.prediction import prediction
+from benchmarks.reports import many_runs
 from benchmarks.sentences import sentence_cnn
 from benchmarks.small import small_networks
 from benchmarks.startup import start_up
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "mimo": ("Neighbours", mimo),
     "layout": ("Memory layout and compilation", layout),
     "growth": ("Growth", growth),
+    "reports": ("Reports", many_runs),
 }
 LONG = {"information": ("Estimates of mutual information", information)}
 

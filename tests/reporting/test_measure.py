@@ -100,7 +100,8 @@ def test_sentences_are_shown_in_words_and_vectors_in_numbers():
     assert show_object(torch.arange(12.0)[None], 0, ()) == (None, "0, 1, 2, 3, 4, 5, 6, 7, …")
 
 
-def test_of_many_seeds_one_network_more_than_the_first_is_in_memory_at_a_time(trained):
+@pytest.mark.parametrize("settings", [1, 5])
+def test_of_many_runs_a_few_networks_are_in_memory_at_a_time(trained, settings):
     facts, subjects = trained
     alive, most = [], []
 
@@ -112,6 +113,20 @@ def test_of_many_seeds_one_network_more_than_the_first_is_in_memory_at_a_time(tr
         most.append(sum(reference() is not None for reference in alive))
         return dataclasses.replace(subject, network=network)
 
-    measure([[open_one] * 6], dial=True)
-    assert len(most) == 1 + 5 + 5
-    assert max(most) <= 3  # the first, the one before until it is replaced, and the new one
+    measure([[open_one] * 6] * settings, dial=True)
+    assert len(most) == settings * 2 * 6
+    # That of the clock, the first of a setting, the one before until it is replaced, and the new one.
+    assert max(most) <= 4
+
+
+def test_speeds_of_settings_that_are_timed_one_after_the_other_can_be_compared(trained, monkeypatch):
+    facts, subjects = trained
+    load = iter([1.0, 0.25, 0.5])
+
+    def timed(predictors, objects, rounds):
+        slower = next(load)
+        return [100 * slower for _ in predictors]
+
+    monkeypatch.setattr("agrlearn.reporting.measure.objects_per_second", timed)
+    found = measure([[lambda: subjects[facts[2].folder]]] * 3, dial=True)
+    assert {point.objects_per_second for each in found for point in each.dial} == {100.0}

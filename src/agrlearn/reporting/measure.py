@@ -1,6 +1,5 @@
 """What trained networks do on objects that they were not trained on: everything on the page except the curves."""
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.evaluation.evaluate import Evaluation, evaluate
+from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.evaluation.metrics import METRICS, Bin, Outcomes, Scores, calibration_bins
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.evaluation.throughput import objects_per_second
@@ -102,21 +101,19 @@ Opener = Callable[[], Subject]
 def measure(settings: Sequence[Sequence[Opener]], *, dial: bool | None = None) -> list[Measurement]:
     """Measure every setting, given as functions that open the subjects of its seeds.
 
-    Of each setting, the first subject and one more are in memory at a time.
+    At a time, the first of a setting, one more of its seeds, and for the dial the first of all are in memory.
 
     Args:
         dial: whether to try every protocol, which takes about twenty passes more; None does where a pass is quick.
     """
     few = max(3, min(_MOST_HARD, _MOST_HARD_OF_ALL // max(1, len(settings))))
-    firsts = [_sampled(openers[0]()) for openers in settings]
     start = time.perf_counter()
-    found = [
-        [evaluate(subject.network, subject.test_set) for subject in _each(first, openers)]
-        for first, openers in zip(firsts, settings, strict=True)
-    ]
+    found = [_summarize(openers, few) for openers in settings]
     quick = time.perf_counter() - start < _QUICK_SECONDS
-    points = _turn_dial(firsts, settings) if (quick if dial is None else dial) else [()] * len(settings)
-    return [_summarize(first, each, dial, few) for first, each, dial in zip(firsts, found, points, strict=True)]
+    if not (quick if dial is None else dial):
+        return found
+    clocks: dict[str, _Clock] = {}
+    return [replace(one, dial=_turn_dial(openers, clocks)) for one, openers in zip(found, settings, strict=True)]
 
 
 def can_be_grouped(network: AggregatedClassifier) -> bool:
@@ -145,7 +142,10 @@ def _sampled(subject: Subject) -> Subject:
     return replace(subject, test_set=subject.test_set.subset(chosen), origin=origin)
 
 
-def _summarize(first: Subject, evaluations: Sequence[Evaluation], dial: tuple[DialPoint, ...], few: int) -> Measurement:
+def _summarize(openers: Sequence[Opener], few: int) -> Measurement:
+    """Everything except the dial."""
+    first = _sampled(openers[0]())
+    evaluations = [evaluate(subject.network, subject.test_set) for subject in _each(first, openers)]
     classes = first.network.num_classes
     names = [column.name for column in fields(Outcomes)]
     together = Outcomes(**{name: torch.cat([getattr(found.outcomes, name) for found in evaluations]) for name in names})
@@ -161,7 +161,6 @@ def _summarize(first: Subject, evaluations: Sequence[Evaluation], dial: tuple[Di
         hardest=_hardest(first, evaluations[0].outcomes, few),
         parameters=count_parameters(first.network),
         multiply_adds=multiply_adds_per_object(first.network, first.one_object(), Replicated()),
-        dial=dial,
     )
 
 
@@ -191,24 +190,39 @@ class _Way(NamedTuple):
     protocol: PredictionProtocol
 
 
-def _turn_dial(firsts: Sequence[Subject], settings: Sequence[Sequence[Opener]]) -> list[tuple[DialPoint, ...]]:
-    """Every protocol of every setting."""
-    ways = [_ways(first) for first in firsts]
-    dials = []
-    for first, openers, chosen, speeds in zip(firsts, settings, ways, _speeds(firsts, ways), strict=True):
-        runs = [
-            [evaluate(subject.network, subject.test_set, way.protocol) for way in chosen]
-            for subject in _each(first, openers)
-        ]
-        one = first.one_object()
-        costs = [multiply_adds_per_object(first.network, one, way.protocol) for way in chosen]
-        dials.append(
-            tuple(
-                DialPoint(way.name, way.draws, _means(scores), cost, speed)
-                for way, scores, cost, speed in zip(chosen, zip(*runs, strict=True), costs, speeds, strict=True)
-            )
-        )
-    return dials
+class _Clock:
+    """Times the ways of one setting after another, which are no longer in memory, as if they all took turns.
+
+    A network that stays is timed beside each of them: what slows it down now slows down the others as much.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._network = subject.network
+        self._objects = take(subject.test_set.objects, torch.arange(min(_MOST_TIMED, len(subject.test_set))))
+        self._speed: float | None = None
+
+    def speeds(self, network: AggregatedClassifier, ways: Sequence[_Way]) -> list[float]:
+        """Objects per second of every way."""
+        timed = [(self._network, Replicated()), *((network, way.protocol) for way in ways)]
+        own, *speeds = objects_per_second(timed, self._objects, rounds=_ROUNDS)
+        self._speed = self._speed or own
+        return [speed * self._speed / own for speed in speeds]
+
+
+def _turn_dial(openers: Sequence[Opener], clocks: dict[str, _Clock]) -> tuple[DialPoint, ...]:
+    """Every protocol of a setting; `clocks` are those of all settings, by the kind of their objects."""
+    first = _sampled(openers[0]())
+    ways, one = _ways(first), first.one_object()
+    clock = clocks.setdefault(_kind(first.test_set.objects), _Clock(first))
+    speeds = clock.speeds(first.network, ways)
+    runs = [
+        [evaluate(subject.network, subject.test_set, way.protocol) for way in ways] for subject in _each(first, openers)
+    ]
+    costs = [multiply_adds_per_object(first.network, one, way.protocol) for way in ways]
+    return tuple(
+        DialPoint(way.name, way.draws, _means(scores), cost, speed)
+        for way, scores, cost, speed in zip(ways, zip(*runs, strict=True), costs, speeds, strict=True)
+    )
 
 
 def _ways(subject: Subject) -> list[_Way]:
@@ -221,21 +235,6 @@ def _ways(subject: Subject) -> list[_Way]:
         and (subject.context is not None or not takes(name, "context"))
         for draws in (_DRAWS if takes(name, "draws") else (1,))
     ]
-
-
-def _speeds(firsts: Sequence[Subject], ways: Sequence[Sequence[_Way]]) -> list[list[float]]:
-    """Objects per second of every setting's ways; networks for the same kind of objects take turns on the same ones."""
-    speeds: list[list[float]] = [[] for _ in firsts]
-    kinds = [_kind(first.test_set.objects) for first in firsts]
-    for kind in dict.fromkeys(kinds):
-        alike = [number for number, other in enumerate(kinds) if other == kind]
-        test_set = firsts[alike[0]].test_set
-        objects = take(test_set.objects, torch.arange(min(_MOST_TIMED, len(test_set))))
-        timed = [(firsts[number].network, way.protocol) for number in alike for way in ways[number]]
-        found = iter(objects_per_second(timed, objects, rounds=_ROUNDS))
-        for number in alike:
-            speeds[number] = list(itertools.islice(found, len(ways[number])))
-    return speeds
 
 
 def _kind(objects: Objects) -> str:
