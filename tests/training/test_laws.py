@@ -221,7 +221,7 @@ def test_a_run_stopped_between_an_epochs_steps_and_its_end_measures_what_it_woul
     recipe = Recipe(**FAST)
     fit(make(), vectors, recipe, vectors, tmp_path / "whole")
     with monkeypatch.context() as broken, pytest.raises(StoppedError):
-        broken.setattr(loop, "_end_epoch", stop)
+        broken.setattr(loop, "end_epoch", stop)
         fit(make(), vectors, recipe, vectors, tmp_path / "cut", checkpoint_seconds=0)
     with at_most(20):
         fit(make(), vectors, recipe, vectors, tmp_path / "cut")

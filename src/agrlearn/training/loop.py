@@ -12,28 +12,20 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import (
-    LabelledSet,
-    batches,
-    check_class_count,
-    check_range,
-    explain_lost_workers,
-)
+from agrlearn.data.labelled import LabelledSet, batches, check_range, explain_lost_workers
 from agrlearn.data.pairs import checked_dataset
-from agrlearn.errors import DataError, NotFiniteError, RecipeError, TrainingError
-from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
-from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
-from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchronized_batch_norm, world_size
+from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchronized_batch_norm
 from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
 from agrlearn.training.averaging import add_to_average, averages_after, use_average
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
+from agrlearn.training.checks import check_fit
+from agrlearn.training.epoch import end_epoch, figures
 from agrlearn.training.execution import lay_out, make_forward, sample_group
-from agrlearn.training.history import EpochRecord, History
+from agrlearn.training.history import History
 from agrlearn.training.identity import identity_of, note_data
-from agrlearn.training.information_plane import check_trackable, measure_information
 from agrlearn.training.interrupt import deferred_interrupt
 from agrlearn.training.microbatches import mean_log_groups
 from agrlearn.training.mixup import mix_groups
@@ -109,7 +101,7 @@ def fit(
         repetition_of=recipe.repetition_of, rank=engine.global_rank,
         world_size=engine.world_size,
     )  # fmt: skip
-    _check(network, train_set, validation_set, recipe, engine, critic)
+    check_fit(network, train_set, validation_set, recipe, engine, critic)
     with ExitStack() as held:
         run, checkpoint = None, None
         if run_dir is not None:
@@ -208,7 +200,7 @@ def _train(
                 state.seconds, state.epoch_seconds = before + now - started, earlier + now - started
                 if now - looked > _SECONDS_BETWEEN_LOOKS:
                     looked = now
-                    bar.show(state.epoch * steps + state.step, _figures(state, recipe, log_groups, now - started))
+                    bar.show(state.epoch * steps + state.step, figures(state, recipe, log_groups, now - started))
                 due = run is not None and exact and now - saved > checkpoint_seconds
                 due, stopped = _agree(due, interrupt.is_set(), state.step, engine)
                 if run is not None and exact and (due or stopped):
@@ -224,7 +216,7 @@ def _train(
             seconds = state.epoch_seconds
             if exact:
                 seed_torch(epoch_seed, engine.device)  # also where a run was resumed with no step left
-            record = _end_epoch(state, recipe, log_groups, validation_set, workers)
+            record = end_epoch(state, recipe, log_groups, validation_set, workers)
             if recipe.patience is not None:
                 state.note_best(recipe.patience)
             if run is not None:
@@ -253,41 +245,6 @@ def _one_more_epoch(
         yield group(map_objects(lambda tensor: tensor.to(engine.device), objects), sampler.fold)
 
 
-def _end_epoch(
-    state: TrainingState, recipe: Recipe, log_groups: float, validation_set: Dataset | None, workers: int
-) -> EpochRecord:
-    totals = state.gather_totals()
-    answers = totals.groups * state.network.fold
-    evaluation = plane = None
-    last = state.epoch + 1 == recipe.epochs
-    if validation_set is not None and (last or (state.epoch + 1) % recipe.evaluate_every == 0):
-        with evaluating(state.network.modules()):
-            try:
-                evaluation = evaluate(state.network, validation_set, sharded=True, workers=workers)
-            except NotFiniteError:
-                raise state.diverged("network's answers are") from None
-            if recipe.track_information:
-                plane = measure_information(state.network, validation_set, recipe.seed)
-    seen_before = state.records[-1].objects_seen if state.records else 0
-    record = EpochRecord(
-        epoch=state.epoch + 1,
-        learning_rate=learning_rate_at(recipe, state.epoch),
-        loss=float(totals.loss) / totals.groups,
-        train_error=float(totals.wrong) / answers,
-        information=float(totals.information) / totals.penalties if totals.penalties else None,
-        log_groups=log_groups,
-        skipped_penalties=totals.skipped,
-        objects_seen=seen_before + answers,
-        validation_error=evaluation.error if evaluation else None,
-        validation_nll=evaluation.nll if evaluation else None,
-        **(vars(plane) if plane else {}),
-    )
-    state.records.append(record)
-    state.totals = EpochTotals.zero(totals.loss.device)
-    state.epoch, state.step, state.epoch_seconds = state.epoch + 1, 0, 0.0
-    return record
-
-
 def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, bool]:
     """Whether to save, and whether to stop: at the same step in all processes, which rarely communicate about it."""
     if engine.world_size == 1:
@@ -295,63 +252,3 @@ def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, b
     if step % _STEPS_BETWEEN_AGREEMENTS:
         return False, False
     return any_rank(due, engine.device), any_rank(stopped, engine.device)
-
-
-def _check(
-    network: AggregatedClassifier, train_set: Dataset, validation_set: Dataset | None, recipe: Recipe, engine: Fabric,
-    critic: nn.Module | None,
-) -> None:  # fmt: skip
-    if not torch.is_grad_enabled():
-        raise TrainingError("fit was called under torch.no_grad() or inference_mode(), where nothing can be learned")
-    if isinstance(train_set, LabelledSet):
-        check_class_count(train_set)
-        classes = train_set.num_classes
-        if classes > network.num_classes:
-            raise DataError(
-                f"the data set has {classes} classes, the network {network.num_classes}; build it with "
-                f"num_classes={classes}"
-            )
-        if isinstance(validation_set, LabelledSet) and validation_set.class_names != train_set.class_names:
-            first, second = (", ".join(dataset.class_names[:10]) for dataset in (train_set, validation_set))
-            raise DataError(
-                f"the training and the validation set number their classes differently ({first}; {second}); make the "
-                "validation set by LabelledSet.of(objects, labels, class_names=train_set.class_names)"
-            )
-    if validation_set is not None and len(validation_set) == 0:  # type: ignore[arg-type]
-        raise DataError("the validation set is empty; pass at least one object, or None for no validation set")
-    if recipe.patience is not None and validation_set is None:
-        raise RecipeError("patience needs a validation set to judge the epochs by; pass one, or leave patience out")
-    if critic is not None and recipe.alpha == 0:
-        raise RecipeError("a critic is only used for the penalty J; pass a recipe with alpha above 0 as well")
-    if recipe.track_information:
-        check_trackable(network, validation_set)
-    if engine.world_size != world_size():
-        raise RecipeError(
-            f"torch.distributed runs {world_size()} processes, the Fabric {engine.world_size}; pass the Fabric that "
-            "launched them, after its launch()"
-        )
-    if recipe.batch_size < recipe.accumulate * engine.world_size:
-        raise RecipeError(
-            f"batch_size={recipe.batch_size} groups cannot be cut into accumulate={recipe.accumulate} microbatches on "
-            f"each of {engine.world_size} processes; raise batch_size or lower accumulate"
-        )
-
-
-def _figures(state: TrainingState, recipe: Recipe, log_groups: float, seconds: float) -> str:
-    """The figures of the current epoch so far, for the progress bar."""
-    state.count_errors()
-    totals = state.totals
-    figures = [
-        f"{state.epoch + 1}/{recipe.epochs}",
-        f"loss {float(totals.loss) / totals.groups:.3f}",
-        f"error {float(totals.wrong) / (totals.groups * state.network.fold):.1%}",
-    ]
-    if totals.penalties:
-        figures.append(f"J {float(totals.information) / totals.penalties:.2f} of log m {log_groups:.2f}")
-    if totals.skipped:
-        figures.append(f"J left out {totals.skipped}×")
-    errors = (record.validation_error for record in reversed(state.records))
-    if (error := next((error for error in errors if error is not None), None)) is not None:
-        figures.append(f"{'held out' if recipe.patience is None else 'validation'} {error:.1%}")
-    figures.append(f"{totals.groups * state.network.fold / seconds:,.0f} objects/s")
-    return " · ".join(figures)
