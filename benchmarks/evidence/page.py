@@ -10,11 +10,12 @@ from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import holm
 from agrlearn.files import markdown_table
 from agrlearn.studies.compare import ORDINARY, name_of
-from agrlearn.studies.comparison import Line
+from agrlearn.studies.comparison import Comparison, Line
 from agrlearn.training.defaults import DEFAULT_GROUPS
 from benchmarks.evidence.methods import (
     CANDIDATES,
     CHOSEN,
+    DATA_SETS,
     DROPPED,
     DROPPED_GROUPS,
     FRESH_TABLES,
@@ -46,7 +47,9 @@ Mean ± standard error over splits: 10 of vectors, 5 of words, 3 of images. Over
 geometric means of the ratio to the ordinary network (errors below 0.1 % count as 0.1 %). *rank*: mean rank by error
 among the methods of the table. *wins / losses*: sets on which the error is significantly lower or higher than the
 ordinary network's, by the paired t test at 5 % with Holm's correction over the sets. *prediction*, *training*:
-multiply-adds and seconds over the ordinary network's; the seconds of remedies include choosing their strength.
+multiply-adds and seconds over the ordinary network's; the seconds of remedies include choosing their strength, and the
+machine was busy with other work, so take them as rough. Where there are only one or two data sets, each has its own
+table: *error − ordinary* is the paired difference with its 95 % t interval, and p is that of the paired t test.
 """
 _PICTURE = (
     "![Mean ranks by error. Methods in the shaded band are not significantly behind the first, by Nemenyi's test at "
@@ -64,8 +67,15 @@ def page() -> str:
     text = [_INTRODUCTION]
     for section, names in SECTIONS.items():
         base = DROPPED if section == FRESH_TABLES else ORDINARY
-        if found := _read(names, base):
-            text += _fresh(found) if section == FRESH_TABLES else _section(section, found)
+        if not (found := _read(names, base)):
+            continue
+        match section:
+            case "Tables":
+                text += _tables(section, found)
+            case _ if section == FRESH_TABLES:
+                text += _fresh(found)
+            case _:
+                text += _set_by_set(section, found)
     return "\n".join(text)
 
 
@@ -121,12 +131,20 @@ def _by_difficulty(found: Lines) -> str:
     )
 
 
-def _section(title: str, found: Lines) -> list[str]:
+def _set_by_set(title: str, found: Lines) -> list[str]:
+    """All methods that are done, with their differences to the ordinary network, where there are few data sets."""
+    text = []
+    for data, lines in found.items():
+        splits = DATA_SETS[data].splits
+        table = Comparison(data, splits, tuple(lines.values())).markdown()
+        text += [f"## {title}: {short_name(data)}\n", f"{splits} splits.\n", table]
+    return text
+
+
+def _tables(title: str, found: Lines) -> list[str]:
     shown, settings = _methods(found)
     text = _side_by_side(title, found, shown)
-    text += [f"## {title}: over all sets\n", summary(found, shown)]
-    if title == "Tables":
-        text += [_PICTURE, *_choice(found)]
+    text += [f"## {title}: over all sets\n", summary(found, shown), _PICTURE, *_choice(found)]
     text += [f"## {title}: settings of groups\n", summary(found, [ORDINARY, *settings])]
     dropped = _read(found, DROPPED)
     if len(dropped) == len(found):
