@@ -24,7 +24,7 @@ def _pair(fold: int) -> tuple[nn.Module, AggregatedClassifier]:
     settings = {"in_channels": 3, "num_classes": 10, "arch": 20, "style": "cifar", "conv_bias": False}
     torch.manual_seed(0)
     theirs = mimo_resnet(num_estimators=fold, **settings)
-    ours = aggregate(resnet(**settings), fold, torch.rand(2, 3, 32, 32), verbose=False)
+    ours = aggregate(resnet(**settings), fold, torch.rand(2, 3, 32, 32), at="input", verbose=False)
     mine, given = list(ours.parameters()), list(theirs.parameters())
     with torch.no_grad():
         for own, other in zip(mine, given, strict=True):

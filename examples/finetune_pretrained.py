@@ -48,7 +48,7 @@ def main(pretraining_steps: int = 60, epochs: int = 6) -> tuple[float, float]:
         model.load_state_dict(torch.load(weights, weights_only=True))
         before = error_of(model, test)
 
-        network = aggregate(model.train(), FOLD, train.objects[:2], join="mean")  # a copy, with the model's weights
+        network = aggregate(model.train(), FOLD, train.objects[:2])  # a copy, with the model's weights
         fit(network, train, Recipe(epochs=epochs, learning_rate=0.02, schedule="cosine"))
         torch.save(single(network).state_dict(), weights)
 

@@ -22,7 +22,7 @@ def main(epochs: int = 15) -> float:
     train, test = digits.labelled(digits.train), digits.labelled(digits.test)
     dataset = TensorDataset(train.objects.float() / 16, train.labels)
     torch.manual_seed(0)
-    network = aggregate(make_model(), FOLD, dataset[:2][0], join="mean")  # changed: wrap
+    network = aggregate(make_model(), FOLD, dataset[:2][0])  # changed: wrap
 
     sampler = GroupBatchSampler(len(dataset), FOLD, batch_size=64)  # changed
     loader = DataLoader(dataset, batch_sampler=sampler)  # changed

@@ -35,7 +35,7 @@ def main(epochs: int = 15) -> float:
     lightning.seed_everything(0, verbose=False)
     digits = open_source("digits")
     train, test = digits.labelled(digits.train), digits.labelled(digits.test)
-    network = aggregate(make_model(), FOLD, train.objects[:2] / 16, join="mean")
+    network = aggregate(make_model(), FOLD, train.objects[:2] / 16)
     loader = DataLoader(train, batch_sampler=GroupBatchSampler(len(train), FOLD, batch_size=64))
     trainer = lightning.Trainer(
         max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,

@@ -38,7 +38,7 @@ def main(epochs: int = 12) -> float:
     )  # fmt: skip
     objects = {"input_ids": tokens, "attention_mask": (tokens != 0).long()}
     model = transformers.BertForSequenceClassification(config)
-    network = aggregate(model, FOLD, {name: tensor[:2] for name, tensor in objects.items()}, join="mean")
+    network = aggregate(model, FOLD, {name: tensor[:2] for name, tensor in objects.items()})
     rows = [
         {"input_ids": i, "attention_mask": m, "labels": y} for i, m, y in zip(*objects.values(), labels, strict=True)
     ]

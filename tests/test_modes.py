@@ -7,13 +7,13 @@ from torch import nn
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.grouping import group
 from agrlearn.modes import evaluating
-from agrlearn.networks.convert import aggregate
 from agrlearn.networks.cost import count_multiply_adds
 from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.protocols import Batched
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 
 
 class RemembersInEval(nn.Module):
@@ -68,7 +68,7 @@ def test_a_frozen_normalisation_stays_frozen_when_its_model_is_joined_and_traine
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 2)
     )
     model[1].eval()
-    network = aggregate(model, 2, foreign.images(), **options, verbose=False)
+    network = aggregate_within(model, 2, foreign.images(), **options, verbose=False)
     assert network.training
     assert [norm.training for norm in norms_of(network)] == [norm.training for norm in norms_of(model)]
     frozen, free = norms_of(network)
@@ -80,7 +80,7 @@ def test_a_frozen_normalisation_stays_frozen_when_its_model_is_joined_and_traine
 
 
 def test_a_network_in_eval_mode_is_trained_all_the_same():
-    network = aggregate(foreign.nested().eval(), 2, foreign.images(), verbose=False)
+    network = aggregate_within(foreign.nested().eval(), 2, foreign.images(), verbose=False)
     assert not any(module.training for module in network.modules())
     data = LabelledSet(foreign.images(), torch.arange(len(foreign.images())) % 2, ("a", "b"))
     fit(network, data, Recipe(epochs=1, batch_size=4, learning_rate=0.05))
@@ -97,7 +97,7 @@ def test_a_layer_that_prepares_itself_in_train_and_eval_is_told_of_both():
 
 
 def test_the_placeholder_of_a_joined_model_leaves_the_layers_before_the_join_as_they_were():
-    network = aggregate(
+    network = aggregate_within(
         nn.Sequential(RemembersInEval(), foreign.nested()), 2, foreign.images(), at="1.0", verbose=False
     )
     layer, norm = (next(each for each in network.modules() if isinstance(each, kind))
@@ -118,7 +118,7 @@ def test_the_placeholder_of_a_joined_model_leaves_the_layers_before_the_join_as_
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.LayerNorm])
 def test_counting_the_cost_of_a_network_joined_within_moves_nothing(norm):
     model = nn.Sequential(nn.Linear(6, 8), norm(8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).train()
-    network = aggregate(model, 2, torch.rand(4, 6), at="2", verbose=False)
+    network = aggregate_within(model, 2, torch.rand(4, 6), at="2", verbose=False)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     multiply_adds_per_object(network, torch.rand(1, 6), Batched())
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
@@ -126,7 +126,7 @@ def test_counting_the_cost_of_a_network_joined_within_moves_nothing(norm):
 
 
 def test_a_normalisation_with_a_forward_of_its_own_keeps_it_in_training():
-    network = aggregate(foreign.nested(), 2, foreign.images(), verbose=False)
+    network = aggregate_within(foreign.nested(), 2, foreign.images(), verbose=False)
     norm = norms_of(network)[0]
     norm.forward = mine = lambda images: 2 * nn.BatchNorm2d.forward(norm, images)
     data = LabelledSet(foreign.images(), torch.arange(len(foreign.images())) % 2, ("a", "b"))

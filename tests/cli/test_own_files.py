@@ -222,7 +222,7 @@ def test_a_timm_model_that_is_far_larger_than_its_file_is_not_built(tmp_path, mo
     assert load(tmp_path / "network.safetensors").description == network.description
     network.description["network"] = "timm:resnet18"
     save(network, tmp_path / "network.safetensors")
-    monkeypatch.setattr(catalogue, "build_outside", lambda *_, **__: pytest.fail("it was built"))
+    monkeypatch.setattr(catalogue, "rebuild_outside", lambda *_, **__: pytest.fail("it was built"))
     with pytest.raises(RunError, match="describes a far larger network than it holds"):
         load(tmp_path / "network.safetensors")
 

@@ -6,6 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from agrlearn.networks.convert import INPUT, aggregate
+
+
+def aggregate_within(model, fold, example, **options):
+    """`aggregate` the surgical way: at the input, unless another place or join is named."""
+    if options.get("at") is None and options.get("join") is None:
+        options["at"] = INPUT
+    return aggregate(model, fold, example, **options)
+
 
 @functools.cache
 def declare_missing_operators():

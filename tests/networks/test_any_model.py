@@ -327,12 +327,32 @@ def test_models_without_weights_yet_are_refused():
         ({"classifier": 4}, "classifier is a name.*got 4"),
         ({"join": "max", "stem": "0"}, "stem is for joins at the input"),
         ({"join": "max", "widen": True}, "widen is for joins at the input"),
+        ({"stem": "0"}, "stem is for joins at the input"),
+        ({"join": "max", "at": "input"}, "max pools features, not inputs; leave out at="),
     ],
 )
 def test_options_that_cannot_work_are_told_in_a_sentence(options, message):
     options = {"fold": 2, **options}
     with pytest.raises(ConversionError, match=message):
         aggregate(foreign.perceptron(), options.pop("fold"), odd.vectors(), verbose=False, **options)
+
+
+def test_where_nothing_is_said_the_slots_are_averaged_before_the_classifier_and_the_input_is_a_place_by_name():
+    model, vectors = foreign.perceptron(), odd.vectors()
+    conversions = [aggregate(model, 2, vectors, verbose=False, **o).conversion for o in ({}, {"at": "input"})]
+    assert [(found.join, found.at, found.slot_blind) for found in conversions] == [
+        ("mean", None, True), ("features", None, False),
+    ]  # fmt: skip
+
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.input, self.out = nn.Conv2d(3, 4, 3), nn.Linear(4, 5)
+
+        def forward(self, x):
+            return self.out(self.input(x).relu().mean(dim=(2, 3)))
+
+    assert aggregate(Named(), 2, foreign.images(), at="input", verbose=False).conversion.at == "input"
 
 
 def test_an_unknown_name_in_a_large_model_lists_only_some_of_the_choices():

@@ -14,13 +14,13 @@ from agrlearn.errors import ConversionError, UnknownNameError
 from agrlearn.grouping import count_objects, group, map_objects, replicate, ungroup
 from agrlearn.networks.conversion.tracing import call
 from agrlearn.networks.conversion.widening import widen_input
-from agrlearn.networks.convert import aggregate
 from agrlearn.networks.single import OneObject, single
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual, Replicated
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 
 
 def vit():
@@ -97,7 +97,7 @@ def check_laws(make, example, fold, *, at=None, join=None, **options):
     before = copy.deepcopy(model.state_dict())
     with torch.no_grad():
         expected = logits_of(model, objects)
-    network = aggregate(model, fold, objects, at=at, join=join, slot_noise=0.0, verbose=False, **options)
+    network = aggregate_within(model, fold, objects, at=at, join=join, slot_noise=0.0, verbose=False, **options)
     with torch.no_grad():
         given = network(replicate(objects, fold))
     if expected.exp().sum(dim=1).allclose(torch.ones(len(expected)), atol=1e-4):  # the model gives log probabilities
@@ -107,7 +107,7 @@ def check_laws(make, example, fold, *, at=None, join=None, **options):
     assert network.conversion.difference < 1e-5
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
-    noisy = aggregate(model, fold, objects, at=at, join=join, verbose=False, **options)
+    noisy = aggregate_within(model, fold, objects, at=at, join=join, verbose=False, **options)
     if fold > 1:
         count = count_objects(objects) // fold * fold
         assert moved_by_exchange(noisy, map_objects(lambda tensor: tensor[:count], objects)) == (join != "max")
@@ -157,7 +157,7 @@ def test_recurrent_networks_are_joined_in_tandem_or_after_their_words(kind, fold
     make, example = lambda: foreign.Recurrent(kind), lambda: foreign.tokens(8)
     after_words = check_laws(make, example, fold, at="embed")
     assert after_words.conversion.widened == ("recurrent",)
-    network = aggregate(make(), fold, example(), separator=29, verbose=False)
+    network = aggregate_within(make(), fold, example(), separator=29, verbose=False)
     assert network.conversion.join == "tandem"
     assert not network.slot_blind
     assert network(group(example(), fold)).shape == (8 // fold, fold, 5)
@@ -183,7 +183,7 @@ def test_the_channels_before_a_flattening_are_joined_as_channels():
 @pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_a_transformer_takes_sentences_in_tandem():
     model, objects = foreign.tiny_bert().eval(), foreign.bert_tokens()
-    network = aggregate(model, 2, objects, verbose=False)
+    network = aggregate_within(model, 2, objects, verbose=False)
     assert network.conversion.classifier == "classifier"
     groups = group(objects, 2)
     joined = network.join(groups)
@@ -197,7 +197,7 @@ def test_a_transformer_takes_sentences_in_tandem():
     assert network(groups).shape == (3, 2, 5)
     assert not network.slot_blind
     with pytest.raises(ConversionError, match="read again behind it"):  # the attention mask of single sentences
-        aggregate(model, 2, objects, at="bert.embeddings", verbose=False)
+        aggregate_within(model, 2, objects, at="bert.embeddings", verbose=False)
     network.train()(groups).sum().backward()
     assert torch.allclose(predict(network, objects, Batched()).sum(dim=1), torch.ones(6), atol=1e-5)
 
@@ -213,9 +213,9 @@ def test_a_join_before_layers_that_read_a_mask_is_refused_also_where_the_example
     full = {name: tensor[::2] for name, tensor in foreign.bert_tokens().items()}
     assert full["attention_mask"].all()
     with pytest.raises(ConversionError, match="read again behind it"):
-        aggregate(foreign.tiny_bert(), 2, full, at=at, verbose=False)
+        aggregate_within(foreign.tiny_bert(), 2, full, at=at, verbose=False)
     model, padded = foreign.tiny_bert().eval(), foreign.bert_tokens()
-    behind = aggregate(model, 2, full, at="bert.encoder.layer.1", slot_noise=0.0, verbose=False)
+    behind = aggregate_within(model, 2, full, at="bert.encoder.layer.1", slot_noise=0.0, verbose=False)
     with torch.no_grad():
         torch.testing.assert_close(behind(replicate(padded, 2))[:, 0], model(**padded).logits)
 
@@ -232,15 +232,15 @@ def test_slot_embeddings_tell_apart_what_a_bag_of_words_cannot():
             return self.out(self.mix(self.embed(tokens)).relu().amax(dim=1))
 
     objects = foreign.tokens()
-    assert aggregate(Bag(), 2, objects, verbose=False).slot_blind
-    told = aggregate(Bag(), 2, objects, slot_embeddings=True, verbose=False)
+    assert aggregate_within(Bag(), 2, objects, verbose=False).slot_blind
+    told = aggregate_within(Bag(), 2, objects, slot_embeddings=True, verbose=False)
     assert not told.slot_blind
     assert moved_by_exchange(told.eval(), objects)
 
 
 @pytest.mark.parametrize("join", ["width", "height"])
 def test_images_can_lie_beside_each_other_and_the_difference_is_told(join, capsys):
-    network = aggregate(foreign.FunctionalNet(), 2, foreign.images(), join=join)
+    network = aggregate_within(foreign.FunctionalNet(), 2, foreign.images(), join=join)
     assert network.conversion.difference > 1e-5
     assert "aggregated: 2 objects a pass" in capsys.readouterr().out
     assert network(torch.rand(3, 2, 3, 8, 8)).shape == (3, 2, 5)
@@ -248,7 +248,7 @@ def test_images_can_lie_beside_each_other_and_the_difference_is_told(join, capsy
 
 def test_what_comes_before_the_join_runs_once_per_object_and_costs_no_more():
     model = foreign.nested().eval()
-    network = aggregate(model, 4, foreign.images(), at="0", verbose=False).eval()
+    network = aggregate_within(model, 4, foreign.images(), at="0", verbose=False).eval()
     seen = []
     stem = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
     stem.register_forward_hook(lambda module, args, output: seen.append(len(output)))
@@ -260,7 +260,7 @@ def test_what_comes_before_the_join_runs_once_per_object_and_costs_no_more():
 
 
 def test_the_layers_before_a_join_learn_and_their_running_statistics_see_only_real_objects():
-    network = aggregate(foreign.nested(), 2, foreign.images(), at="0", verbose=False).train()
+    network = aggregate_within(foreign.nested(), 2, foreign.images(), at="0", verbose=False).train()
     norm = next(module for module in network.modules() if isinstance(module, nn.BatchNorm2d))
     before = norm.num_batches_tracked.item()
     network(torch.rand(4, 2, 3, 8, 8)).sum().backward()
@@ -282,7 +282,7 @@ def test_an_aggregated_model_trains_with_fit_and_resumes(tmp_path):
     results = []
     for run in ("a", "b"):
         torch.manual_seed(0)
-        network = aggregate(foreign.nested(), 2, objects[:4], at="0", verbose=False)
+        network = aggregate_within(foreign.nested(), 2, objects[:4], at="0", verbose=False)
         fit(network, data, Recipe(epochs=2, batch_size=10, learning_rate=0.01, alpha=0.1), data, tmp_path / run)
         results.append(network.head.weight)
     assert torch.equal(*results)
@@ -307,7 +307,7 @@ def test_an_aggregated_model_trains_with_fit_and_resumes(tmp_path):
 def test_where_it_cannot_work_it_says_what_stands_in_the_way(model, example, options, message):
     fold = options.pop("fold", 2)
     with pytest.raises(ConversionError, match=message):
-        aggregate(model, fold, example, verbose=False, **options)
+        aggregate_within(model, fold, example, verbose=False, **options)
 
 
 @pytest.mark.parametrize("normalise", [nn.utils.weight_norm, nn.utils.spectral_norm, parametrizations.weight_norm])
@@ -318,17 +318,19 @@ def test_weights_that_are_computed_are_refused_with_how_to_take_that_off(normali
     if was_run:
         model(torch.rand(4, 6))
     with pytest.raises(ConversionError, match=r"computed.*take that off first, with remove_weight_norm"):
-        aggregate(model, 2, torch.rand(4, 6), verbose=False)
+        aggregate_within(model, 2, torch.rand(4, 6), verbose=False)
 
 
 def test_unknown_modules_and_joins_list_the_closest():
     with pytest.raises(UnknownNameError, match="did you mean"):
-        aggregate(foreign.FunctionalNet(), 2, foreign.images(), at="fist", verbose=False)
+        aggregate_within(foreign.FunctionalNet(), 2, foreign.images(), at="fist", verbose=False)
     with pytest.raises(UnknownNameError, match="did you mean 'channels'"):
-        aggregate(foreign.FunctionalNet(), 2, foreign.images(), join="chanels", verbose=False)
+        aggregate_within(foreign.FunctionalNet(), 2, foreign.images(), join="chanels", verbose=False)
 
 
 def test_stem_and_classifier_can_be_named():
-    network = aggregate(foreign.FunctionalNet(), 2, foreign.images(), stem="first", classifier="out", verbose=False)
+    network = aggregate_within(
+        foreign.FunctionalNet(), 2, foreign.images(), stem="first", classifier="out", verbose=False
+    )
     assert network.conversion.widened == ("first",)
     check_laws(foreign.TwoInputs, lambda: TWO_INPUTS, 2, at="together")

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from agrlearn.errors import ConversionError
-from agrlearn.networks.convert import aggregate
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 
 
 class TwoTasks(nn.Module):
@@ -27,8 +27,8 @@ class TwoTasks(nn.Module):
 def test_where_the_scores_cannot_be_told_the_classifier_is_asked_for(join):
     objects = torch.rand(4, 6)
     with pytest.raises(ConversionError, match=r"colour and shape could each make.*classifier="):
-        aggregate(TwoTasks(), 2, objects, join=join, verbose=False)
-    network = aggregate(TwoTasks(), 2, objects, join=join, classifier="shape", verbose=False)
+        aggregate_within(TwoTasks(), 2, objects, join=join, verbose=False)
+    network = aggregate_within(TwoTasks(), 2, objects, join=join, classifier="shape", verbose=False)
     assert network.conversion.difference < 1e-5
     assert network.num_classes == 3
 
@@ -58,8 +58,8 @@ LOST = {
 def test_what_a_model_does_behind_its_classifier_is_not_lost_unless_told(end):
     model, objects = Behind(LOST[end]), torch.randn(4, 6)
     with pytest.raises(ConversionError, match=r"class scores are not the output of out.*pass classifier='out'"):
-        aggregate(model, 2, objects, verbose=False)
-    named = aggregate(model, 2, objects, classifier="out", verbose=False)
+        aggregate_within(model, 2, objects, verbose=False)
+    named = aggregate_within(model, 2, objects, classifier="out", verbose=False)
     assert "what the model does behind out is left out" in str(named.conversion)
 
 
@@ -67,7 +67,7 @@ def test_what_a_model_does_behind_its_classifier_is_not_lost_unless_told(end):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_probabilities_behind_a_classifier_are_no_loss(end, dtype):
     model, objects = Behind(end).to(dtype), torch.randn(4, 6, dtype=dtype)
-    conversion = aggregate(model, 2, objects, verbose=False).conversion
+    conversion = aggregate_within(model, 2, objects, verbose=False).conversion
     assert conversion.classifier == "out"
     assert "left out" not in str(conversion)
 
@@ -76,7 +76,7 @@ def test_probabilities_behind_a_classifier_are_no_loss(end, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_sigmoid_is_refused_since_heads_choose_one_class(join, dtype):
     with pytest.raises(ConversionError, match=r"ends in a sigmoid.*multi-label.*softmax.*take the sigmoid off"):
-        aggregate(Behind(nn.Sigmoid()).to(dtype), 2, torch.randn(4, 6, dtype=dtype), join=join, verbose=False)
+        aggregate_within(Behind(nn.Sigmoid()).to(dtype), 2, torch.randn(4, 6, dtype=dtype), join=join, verbose=False)
 
 
 class PooledScores(nn.Module):
@@ -94,4 +94,4 @@ class PooledScores(nn.Module):
 @pytest.mark.parametrize("classifier", [None, "score"])
 def test_a_classifier_of_positions_is_refused_without_asking_for_its_name(classifier):
     with pytest.raises(ConversionError, match=r"score runs at every position.*\(2, 5, 6, 6\).*pool .* before score$"):
-        aggregate(PooledScores(), 2, foreign.images(), classifier=classifier, verbose=False)
+        aggregate_within(PooledScores(), 2, foreign.images(), classifier=classifier, verbose=False)

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from agrlearn.errors import ConversionError
-from agrlearn.networks.convert import aggregate
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 
 
 @pytest.mark.parametrize("fold", [2, 3, 4])
@@ -24,13 +24,13 @@ from tests.networks import foreign
 )
 @pytest.mark.filterwarnings("ignore:slot . moves T:UserWarning")
 def test_slots_are_told_apart_whatever_the_fold_and_however_poor_the_example(make, example, join, fold):
-    assert not aggregate(make(), fold, example, join=join, verbose=False).slot_blind
+    assert not aggregate_within(make(), fold, example, join=join, verbose=False).slot_blind
 
 
 @pytest.mark.parametrize("fold", [2, 3])
 def test_a_mean_over_all_positions_is_slot_blind(fold):
     points = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
-    assert aggregate(points, fold, foreign.images(), join="width", verbose=False).slot_blind
+    assert aggregate_within(points, fold, foreign.images(), join="width", verbose=False).slot_blind
 
 
 class ChannelsFlattenedLast(nn.Module):
@@ -51,7 +51,7 @@ class ChannelsFlattenedLast(nn.Module):
 @pytest.mark.parametrize("spread", [1.0, 0.0])
 def test_a_network_that_would_not_survive_is_refused_however_poor_the_example_or_the_classifier(example, spread):
     with pytest.raises(ConversionError, match=r"output changes by .* when first reads all slots"):
-        aggregate(ChannelsFlattenedLast(spread), 2, example, verbose=False)
+        aggregate_within(ChannelsFlattenedLast(spread), 2, example, verbose=False)
 
 
 class Picky(nn.Module):
@@ -73,4 +73,4 @@ def refuse_large(x):
 
 @pytest.mark.parametrize("look_at", [refuse_large, nn.Identity()])
 def test_a_model_that_takes_only_objects_like_the_example_is_tried_on_these(look_at):
-    assert aggregate(Picky(look_at), 2, torch.full((1, 6), 0.9), verbose=False).conversion.difference < 1e-5
+    assert aggregate_within(Picky(look_at), 2, torch.full((1, 6), 0.9), verbose=False).conversion.difference < 1e-5

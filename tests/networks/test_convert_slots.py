@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from agrlearn import aggregate
 from agrlearn.errors import ConversionError, UnknownNameError
 from agrlearn.grouping import replicate
 from agrlearn.networks.single import OneObject
 from tests.networks import foreign, odd
+from tests.networks.foreign import aggregate_within
 from tests.networks.test_convert import check_laws
 
 
@@ -42,7 +42,7 @@ class Words(nn.Module):
 
 
 def test_a_mixer_mixes_channels_and_not_time_steps():
-    network = aggregate(Series(), 2, torch.randn(4, 2, 120), at="conv", verbose=False)
+    network = aggregate_within(Series(), 2, torch.randn(4, 2, 120), at="conv", verbose=False)
     assert network.join.weight.shape == (16, 32)
     series = torch.randn(3, 2, 2, 120)
     shifted = network.join(network.shared(series.flatten(0, 1)).unflatten(0, (3, 2)).roll(7, dims=-1))
@@ -65,7 +65,7 @@ def test_where_no_layer_tells_the_channels_they_are_asked_for():
             return self.out(self.pool(series).flatten(1)[:, :9])
 
     with pytest.raises(ConversionError, match=r"pool gives \(2, 4, 7\), and it cannot be told which dimension"):
-        aggregate(Alone(), 2, torch.rand(4, 4, 7), at="pool", verbose=False)
+        aggregate_within(Alone(), 2, torch.rand(4, 4, 7), at="pool", verbose=False)
 
 
 class AsManyStepsAsChannels(nn.Module):
@@ -91,7 +91,7 @@ def test_dimensions_of_one_size_are_told_apart_by_what_survives_or_not_at_all():
     direct = check_laws(lambda: AsManyStepsAsChannels(nn.LayerNorm(12)), example, 2, at="conv")
     assert direct.join.dim == 1
     with pytest.raises(ConversionError, match=r"act gives \(2, 12, 12\), and it cannot be told which dimension"):
-        aggregate(AsManyStepsAsChannels(nn.LayerNorm(12)), 2, example(), at="act", verbose=False)
+        aggregate_within(AsManyStepsAsChannels(nn.LayerNorm(12)), 2, example(), at="act", verbose=False)
 
 
 class Cut(foreign.Recurrent):
@@ -118,7 +118,7 @@ UNREAD = {
 def test_a_model_that_does_not_read_the_last_slot_to_its_end_is_refused(name, fold):
     make, example = UNREAD[name]
     with pytest.raises(ConversionError, match=rf"slot [1-{fold}] does not reach T, or not to its end.*join='max'"):
-        aggregate(make(), fold, example, verbose=False)
+        aggregate_within(make(), fold, example, verbose=False)
 
 
 class ReadsOnwards(foreign.Recurrent):
@@ -132,7 +132,7 @@ class ReadsOnwards(foreign.Recurrent):
 @pytest.mark.parametrize("length", [20, 40, 80, 200, 500])
 def test_a_slot_that_is_only_forgotten_is_warned_of_and_not_refused(length):
     with pytest.warns(UserWarning, match="slot 1 moves T by"):
-        network = aggregate(ReadsOnwards(), 2, torch.randint(1, 30, (4, length)), verbose=False)
+        network = aggregate_within(ReadsOnwards(), 2, torch.randint(1, 30, (4, length)), verbose=False)
     assert network.conversion.influence[1] == 1.0
 
 
@@ -142,17 +142,17 @@ def test_an_image_that_is_cut_is_not_joined_beside_another():
             return super().forward(images[..., :8])
 
     with pytest.raises(ConversionError, match="slot 2 does not reach T"):
-        aggregate(Crops(), 2, foreign.images(), join="width", verbose=False)
+        aggregate_within(Crops(), 2, foreign.images(), join="width", verbose=False)
 
 
 def test_a_model_that_counts_words_reads_all_of_them_where_a_separator_replaces_the_padding():
-    network = aggregate(odd.Packed(), 2, odd.words(), separator=29, verbose=False)
+    network = aggregate_within(odd.Packed(), 2, odd.words(), separator=29, verbose=False)
     assert len(network.conversion.influence) == 2
 
 
 def test_the_influence_of_slots_is_told_and_a_weak_one_is_warned_of(capsys):
     with pytest.warns(UserWarning, match=r"slot 2 moves T by 0\.\d+ of what slot 1 does.*join='max'"):
-        network = aggregate(foreign.tiny_bert(), 2, foreign.bert_tokens())
+        network = aggregate_within(foreign.tiny_bert(), 2, foreign.bert_tokens())
     first, second = network.conversion.influence
     assert first == 1.0
     assert 0 < second < 0.01
@@ -166,7 +166,7 @@ def test_the_influence_of_slots_is_told_and_a_weak_one_is_warned_of(capsys):
 def test_slots_side_by_side_have_about_the_same_influence_and_no_warning(make, options):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        network = aggregate(make(), 3, foreign.images(), verbose=False, **options)
+        network = aggregate_within(make(), 3, foreign.images(), verbose=False, **options)
     assert max(network.conversion.influence) == 1.0
     assert min(network.conversion.influence) > 0.2
 
@@ -175,7 +175,7 @@ def test_slots_side_by_side_have_about_the_same_influence_and_no_warning(make, o
 def test_a_model_that_rounds_is_not_said_to_leave_a_slot_out(at):
     for seed in range(10):
         torch.manual_seed(seed)
-        assert min(aggregate(odd.Binary(), 2, odd.vectors(), at=at, verbose=False).conversion.influence) > 0.1
+        assert min(aggregate_within(odd.Binary(), 2, odd.vectors(), at=at, verbose=False).conversion.influence) > 0.1
 
 
 class Standardised(nn.Conv2d):
@@ -192,14 +192,14 @@ def test_one_object_gives_the_same_t_where_a_layer_works_on_its_weights():
         nn.Flatten(),
         nn.Linear(288, 5),
     )
-    network = aggregate(nn.Sequential(*layers), 2, foreign.images(), slot_noise=1.0, verbose=False).eval()
+    network = aggregate_within(nn.Sequential(*layers), 2, foreign.images(), slot_noise=1.0, verbose=False).eval()
     objects = foreign.images()
     torch.testing.assert_close(OneObject(network).bottleneck(objects), network.bottleneck(replicate(objects, 2)))
 
 
 def test_parameters_are_counted_also_where_they_are_frozen():
     model = foreign.perceptron().requires_grad_(False)
-    before, after = aggregate(model, 2, odd.vectors(), verbose=False).conversion.parameters
+    before, after = aggregate_within(model, 2, odd.vectors(), verbose=False).conversion.parameters
     assert before == sum(parameter.numel() for parameter in model.parameters())
     assert after == before + 6 * 16 + 16 * 5 + 5
 
@@ -207,5 +207,5 @@ def test_parameters_are_counted_also_where_they_are_frozen():
 def test_an_unknown_module_lists_only_some_of_the_choices():
     model = nn.Sequential(*(nn.Linear(6, 6) for _ in range(400)))
     with pytest.raises(UnknownNameError, match=r"and 37\d more$") as raised:
-        aggregate(model, 2, odd.vectors(), at="four", verbose=False)
+        aggregate_within(model, 2, odd.vectors(), at="four", verbose=False)
     assert len(str(raised.value)) < 400

@@ -9,18 +9,19 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from agrlearn import aggregate, predict, single
+from agrlearn import predict, single
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import group, replicate
 from tests.networks import foreign, odd, zoo
+from tests.networks.foreign import aggregate_within
 from tests.networks.test_convert import check_laws
 
 
 @pytest.mark.parametrize("at", [None, "first"])
 def test_an_embedding_beside_the_scores_is_not_taken_for_them_and_one_layer_for_all_depths_is_refused(at):
-    assert aggregate(odd.EmbeddingFirst(), 2, odd.vectors(), at=at, verbose=False).num_classes == 5
+    assert aggregate_within(odd.EmbeddingFirst(), 2, odd.vectors(), at=at, verbose=False).num_classes == 5
     with pytest.raises(ConversionError, match="out runs 3 times in a pass"):
-        aggregate(odd.AfterEveryLayer(), 2, odd.vectors(), at=at, verbose=False)
+        aggregate_within(odd.AfterEveryLayer(), 2, odd.vectors(), at=at, verbose=False)
 
 
 class EmbeddingInTraining(odd.Odd):
@@ -31,7 +32,7 @@ class EmbeddingInTraining(odd.Odd):
 @pytest.mark.parametrize("at", [None, "first"])
 def test_a_model_that_gives_no_scores_in_training_is_refused(at):
     with pytest.raises(ConversionError, match="does not run its classifier in train mode"):
-        aggregate(EmbeddingInTraining(), 2, odd.vectors(), at=at, verbose=False)
+        aggregate_within(EmbeddingInTraining(), 2, odd.vectors(), at=at, verbose=False)
 
 
 class Prompted(odd.Odd):
@@ -97,7 +98,7 @@ def test_unusual_models_survive_at_the_input_and_within(name, fold):
 
 
 def test_parameters_outside_of_layers_are_shared_where_the_features_depend_on_them():
-    network = aggregate(Prompted(), 2, odd.vectors(), at="first", verbose=False)
+    network = aggregate_within(Prompted(), 2, odd.vectors(), at="first", verbose=False)
     names = {name for name, _ in network.shared.model.named_parameters()}
     assert names == {"scale", "prompts.0", "first.weight", "first.bias"}
 
@@ -174,7 +175,7 @@ def test_a_model_that_works_on_its_input_in_place_leaves_the_users_objects_alone
     model, objects = odd.InPlace().eval(), odd.vectors()
     with torch.no_grad():
         expected = model(objects.clone())
-    network = aggregate(model, fold, objects, at=at, slot_noise=0.0, verbose=False).eval()
+    network = aggregate_within(model, fold, objects, at=at, slot_noise=0.0, verbose=False).eval()
     groups, known = replicate(objects, fold).clone(), objects.clone()
     with torch.no_grad():
         for run in (lambda: network(groups)[:, 0], lambda: single(network)(objects)):
@@ -188,7 +189,7 @@ def test_a_model_that_works_on_its_input_in_place_leaves_the_users_objects_alone
 def test_a_model_that_takes_a_batch_with_one_tensor_is_joined_as_that(at):
     objects = {"vectors": odd.vectors()}
     model = OneInput().eval()
-    network = aggregate(model, 2, objects, at=at, slot_noise=0.0, verbose=False).eval()
+    network = aggregate_within(model, 2, objects, at=at, slot_noise=0.0, verbose=False).eval()
     with torch.no_grad():
         torch.testing.assert_close(network(replicate(objects, 2))[:, 1], model(objects))
         torch.testing.assert_close(single(network)(objects).softmax(dim=1), model(objects).softmax(dim=1))
@@ -196,7 +197,7 @@ def test_a_model_that_takes_a_batch_with_one_tensor_is_joined_as_that(at):
 
 @pytest.mark.parametrize("at", ["first", "second"])
 def test_dropout_that_is_always_on_before_a_join_is_compared_under_one_seed(at):
-    network = aggregate(AlwaysDropoutFirst(), 2, odd.vectors(), at=at, verbose=False)
+    network = aggregate_within(AlwaysDropoutFirst(), 2, odd.vectors(), at=at, verbose=False)
     assert network.conversion.difference < 1e-5
 
 
@@ -206,7 +207,7 @@ def test_an_image_model_of_transformers_reads_all_slots_channels(name, as_mappin
     make, example = zoo.SIGHT[name]
     model, mapping = make().eval(), example()
     objects = mapping if as_mapping else mapping["pixel_values"]
-    network = aggregate(model, 2, objects, slot_noise=0.0, verbose=False).eval()
+    network = aggregate_within(model, 2, objects, slot_noise=0.0, verbose=False).eval()
     assert network.conversion.join == "channels"
     with torch.no_grad():
         expected = model(**mapping).logits.softmax(dim=1)
@@ -218,7 +219,7 @@ def test_an_image_model_of_transformers_reads_all_slots_channels(name, as_mappin
 
 def test_a_normalisation_of_as_many_channels_as_the_input_keeps_its_number():
     layers = nn.Conv2d(3, 3, 3), nn.GroupNorm(3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 5)
-    network = aggregate(nn.Sequential(*layers), 2, foreign.images(), verbose=False)
+    network = aggregate_within(nn.Sequential(*layers), 2, foreign.images(), verbose=False)
     assert network.encoder.model[1].num_channels == 3
     assert network.slot_weights
 
@@ -226,25 +227,25 @@ def test_a_normalisation_of_as_many_channels_as_the_input_keeps_its_number():
 @pytest.mark.parametrize("at", ["first", "second"])
 def test_a_network_with_parametrized_layers_is_copied_and_predicts(at):
     model = odd.normalised(parametrizations.weight_norm)()
-    network = aggregate(model, 2, odd.vectors(), at=at, verbose=False).train()
+    network = aggregate_within(model, 2, odd.vectors(), at=at, verbose=False).train()
     objects = odd.vectors()
     expected = predict(network, objects)
     torch.testing.assert_close(predict(copy.deepcopy(network), objects), expected)
-    network.load_state_dict(aggregate(model, 2, objects, at=at, verbose=False).state_dict())
+    network.load_state_dict(aggregate_within(model, 2, objects, at=at, verbose=False).state_dict())
     torch.testing.assert_close(predict(network, objects), expected)
 
 
 @pytest.mark.parametrize("make", [odd.InADataclass, odd.InANamespace, odd.InAMapping])
 @pytest.mark.parametrize("at", [None, "first"])
 def test_whatever_form_a_model_gives_its_scores_in_it_is_joined_and_learns(make, at):
-    network = aggregate(make(), 2, odd.vectors(), at=at, verbose=False).train()
+    network = aggregate_within(make(), 2, odd.vectors(), at=at, verbose=False).train()
     network(group(odd.vectors(), 2)).sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
 
 
 @pytest.mark.parametrize("at", [None, "first", "second"])
 def test_a_quantized_network_still_gives_what_it_gave(at):
-    network = aggregate(odd.Odd(), 2, odd.vectors(), at=at, verbose=False).eval()
+    network = aggregate_within(odd.Odd(), 2, odd.vectors(), at=at, verbose=False).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         small = torch.ao.quantization.quantize_dynamic(network, {nn.Linear})

@@ -8,13 +8,14 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from agrlearn import aggregate, predict, single
+from agrlearn import predict, single
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import group
 from agrlearn.networks.cost import count_multiply_adds
 from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.protocols import Batched
 from tests.networks import foreign, odd, zoo
+from tests.networks.foreign import aggregate_within
 from tests.networks.test_convert import check_laws, vit
 from tests.networks.test_convert_slots import Series
 from tests.networks.test_convert_unusual import CountsFirst
@@ -32,7 +33,7 @@ class OneDropout(odd.Odd):
 
 
 def test_a_dropout_that_is_used_on_both_sides_of_the_join_is_on_behind_it():
-    network = aggregate(OneDropout(), 2, odd.vectors(), at="second", verbose=False).train()
+    network = aggregate_within(OneDropout(), 2, odd.vectors(), at="second", verbose=False).train()
     zeros = (network.bottleneck(torch.rand(400, 2, 6)) == 0).float().mean()
     assert 0.4 < zeros < 0.6
 
@@ -59,7 +60,7 @@ def test_a_layer_may_be_used_on_both_sides_of_the_join(make, at, fold):
 
 def test_the_shared_piece_has_the_parameters_up_to_the_join_and_no_others():
     model = foreign.nested()
-    network = aggregate(model, 2, foreign.images(), at="0", verbose=False).train()
+    network = aggregate_within(model, 2, foreign.images(), at="0", verbose=False).train()
     assert {name for name, _ in network.shared.model.named_parameters()} == {
         name for name, _ in model.named_parameters() if name.startswith("0.")
     }
@@ -76,7 +77,7 @@ def test_the_shared_piece_has_the_parameters_up_to_the_join_and_no_others():
 
 @pytest.mark.parametrize(("at", "before"), [("blocks.1", True), ("patch_embed", False)])
 def test_what_a_container_holds_is_shared_where_the_features_depend_on_it(at, before):
-    network = aggregate(vit(), 2, torch.rand(2, 3, 32, 32), at=at, verbose=False)
+    network = aggregate_within(vit(), 2, torch.rand(2, 3, 32, 32), at=at, verbose=False)
     assert ("model.pos_embed" in dict(network.shared.named_parameters())) == before
     network.shared.requires_grad_(False)
     network.train()(torch.rand(2, 2, 3, 32, 32)).sum().backward()
@@ -86,7 +87,7 @@ def test_what_a_container_holds_is_shared_where_the_features_depend_on_it(at, be
 
 def test_layers_before_the_join_run_for_objects_only_and_the_cost_is_what_is_computed():
     model = zoo.timm_model("resnet18")().eval()
-    network = aggregate(model, 2, torch.rand(2, 3, 64, 64), at="layer3", verbose=False).eval()
+    network = aggregate_within(model, 2, torch.rand(2, 3, 64, 64), at="layer3", verbose=False).eval()
     seen = []
     for module in network.shared.modules():
         module.register_forward_hook(lambda module, args, output: seen.append(len(output)))
@@ -107,8 +108,8 @@ def test_layers_before_the_join_run_for_objects_only_and_the_cost_is_what_is_com
 )
 def test_a_join_within_a_checkpointed_part_is_refused(options):
     with pytest.raises(ConversionError, match=r"does not train as the model does .*torch\.utils\.checkpoint"):
-        aggregate(odd.Checkpointed(**options), 2, odd.vectors(), at="first", verbose=False)
-    network = aggregate(odd.Checkpointed(**options), 2, odd.vectors(), verbose=False).train()
+        aggregate_within(odd.Checkpointed(**options), 2, odd.vectors(), at="first", verbose=False)
+    network = aggregate_within(odd.Checkpointed(**options), 2, odd.vectors(), verbose=False).train()
     network(group(odd.vectors(), 2)).sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
 
@@ -127,7 +128,7 @@ class CheckpointedFirst(odd.Odd):
 
 
 def test_a_join_at_the_end_of_a_checkpointed_part_has_the_gradients_of_one_that_is_not():
-    network = aggregate(CheckpointedFirst(), 2, odd.vectors(), at="second", verbose=False).train()
+    network = aggregate_within(CheckpointedFirst(), 2, odd.vectors(), at="second", verbose=False).train()
     groups, gradients = group(odd.vectors(), 2), []
     for keeps in (False, True):
         network.shared.model.keeps = network.encoder.model.keeps = keeps
@@ -145,7 +146,7 @@ def test_layers_that_are_skipped_at_random_in_training_do_not_stand_in_the_way()
 
     for seed in range(10):
         torch.manual_seed(seed)
-        assert aggregate(Skips(), 2, odd.vectors(), at="first", verbose=False).conversion.widened == ("second",)
+        assert aggregate_within(Skips(), 2, odd.vectors(), at="first", verbose=False).conversion.widened == ("second",)
 
 
 def test_a_join_that_is_skipped_in_a_pass_is_told():
@@ -156,7 +157,7 @@ def test_a_join_that_is_skipped_in_a_pass_is_told():
             x = self.first(x).relu()
             return x if self.skips else self.second(x)
 
-    network = aggregate(Skips(), 2, odd.vectors(), at="second", verbose=False)
+    network = aggregate_within(Skips(), 2, odd.vectors(), at="second", verbose=False)
     for piece in (network.encoder.model, network.shared.model):
         piece.skips = True
         with pytest.raises(ConversionError, match="did not run the module after which the slots are joined"):
@@ -166,7 +167,7 @@ def test_a_join_that_is_skipped_in_a_pass_is_told():
 def test_auxiliary_scores_in_training_do_not_stand_in_the_way_of_a_join_before_them():
     model = zoo.TORCHVISION["googlenet"][0]()
     for at in ("inception3b", "inception4a", "inception5a"):
-        network = aggregate(model, 2, torch.rand(2, 3, 64, 64), at=at, verbose=False).train()
+        network = aggregate_within(model, 2, torch.rand(2, 3, 64, 64), at=at, verbose=False).train()
         network(torch.rand(2, 2, 3, 64, 64)).sum().backward()
 
 
@@ -186,7 +187,7 @@ def test_auxiliary_scores_in_training_do_not_stand_in_the_way_of_a_join_before_t
 @pytest.mark.filterwarnings("ignore:.*_flat_weights:UserWarning")
 def test_the_network_for_one_object_is_exported_without_being_compiled(make, objects, options):
     inputs = {"image": torch.rand(6, 3, 8, 8), "about": torch.rand(6, 4)} if objects is None else objects
-    network = aggregate(make(), 2, inputs, verbose=False, **options)
+    network = aggregate_within(make(), 2, inputs, verbose=False, **options)
     alone = single(network)
     with torch.no_grad():
         exported = torch.export.export(alone, (inputs,), strict=False).module()
@@ -198,7 +199,7 @@ def test_the_network_for_one_object_is_exported_without_being_compiled(make, obj
 def test_aggregating_draws_nothing_from_the_global_stream(options):
     model, images = foreign.nested(), foreign.images()
     before = torch.get_rng_state()
-    aggregate(model, 2, images, widen="at" in options, verbose=False, **options)
+    aggregate_within(model, 2, images, widen="at" in options, verbose=False, **options)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -214,14 +215,14 @@ def test_the_trial_in_train_mode_draws_nothing_from_the_streams_of_python_and_nu
     random.seed(3)
     numpy.random.seed(3)
     expected = random.Random(3).random(), numpy.random.RandomState(3).random_sample()
-    aggregate(DrawsInTraining(), 2, odd.vectors(), at=at, verbose=False)
+    aggregate_within(DrawsInTraining(), 2, odd.vectors(), at=at, verbose=False)
     assert (random.random(), numpy.random.random()) == expected
 
 
 @pytest.mark.parametrize("options", [{}, {"at": "0"}, {"at": "0", "join": "mean"}], ids=str)
 def test_the_trial_in_train_mode_leaves_no_trace(options):
     model = foreign.nested().train()
-    network = aggregate(model, 2, foreign.images(), verbose=False, **options)
+    network = aggregate_within(model, 2, foreign.images(), verbose=False, **options)
     norms = [[module for module in each.modules() if isinstance(module, nn.BatchNorm2d)] for each in (model, network)]
     for before, after in zip(*norms, strict=True):
         assert torch.equal(before.running_mean, after.running_mean)

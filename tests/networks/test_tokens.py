@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from agrlearn.errors import ConversionError, ShapeError
 from agrlearn.grouping import replicate
-from agrlearn.networks.convert import aggregate
 from agrlearn.networks.tokens import TandemJoin
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 
 
 def typed_tokens():
@@ -36,9 +36,9 @@ def test_a_transformer_reads_the_types_of_its_words_in_tandem():
     model, objects = foreign.tiny_bert().eval(), typed_tokens()
     with torch.no_grad():
         model.bert.embeddings.token_type_embeddings.weight.normal_()
-        alone = aggregate(model, 1, objects, verbose=False)(replicate(objects, 1))[:, 0]
+        alone = aggregate_within(model, 1, objects, verbose=False)(replicate(objects, 1))[:, 0]
         torch.testing.assert_close(alone, model(**objects).logits)
-        network = aggregate(model, 2, objects, verbose=False)
+        network = aggregate_within(model, 2, objects, verbose=False)
         groups = replicate(objects, 2)
         others = {**groups, "token_type_ids": 1 - groups["token_type_ids"]}
         assert not torch.allclose(network(groups), network(others))
@@ -55,8 +55,8 @@ def test_an_input_that_cannot_follow_the_words_is_named():
 
     objects = {**foreign.bert_tokens(), "age": torch.rand(6, 1)}
     with pytest.raises(ConversionError, match=r"age cannot be joined in tandem.*an entry for every word"):
-        aggregate(WithAges(), 2, objects, verbose=False)
+        aggregate_within(WithAges(), 2, objects, verbose=False)
     with pytest.raises(ConversionError, match="needs input_ids and attention_mask"):
-        aggregate(foreign.tiny_bert(), 2, {"input_ids": objects["input_ids"]}, verbose=False)
+        aggregate_within(foreign.tiny_bert(), 2, {"input_ids": objects["input_ids"]}, verbose=False)
     with pytest.raises(ShapeError, match=r"age .* got \(3, 2, 1\)"):
         TandemJoin()({name: tensor.unflatten(0, (3, 2)) for name, tensor in objects.items()})

@@ -11,13 +11,13 @@ from agrlearn.data.labelled import LabelledSet
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
-from agrlearn.networks.convert import aggregate
 from agrlearn.prediction.cost import multiply_adds_per_object
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import Batched, Contextual, Replicated
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 
 THREADS = 8
 IMAGES, VECTORS = torch.rand(12, 3, 8, 8), torch.rand(12, 6)
@@ -41,9 +41,9 @@ NETWORKS = {
     "features": lambda: (small("mlp", VECTORS, join="features"), VECTORS),
     "channels": lambda: (small("small-cnn"), IMAGES),
     "width": lambda: (small("preact-resnet", join="width"), IMAGES),
-    "max": lambda: (aggregate(foreign.nested(), 2, IMAGES, join="max", verbose=False), IMAGES),
-    "aggregated at its input": lambda: (aggregate(foreign.nested(), 2, IMAGES, verbose=False), IMAGES),
-    "aggregated within": lambda: (aggregate(foreign.nested(), 2, IMAGES, at="0.0", verbose=False), IMAGES),
+    "max": lambda: (aggregate_within(foreign.nested(), 2, IMAGES, join="max", verbose=False), IMAGES),
+    "aggregated at its input": lambda: (aggregate_within(foreign.nested(), 2, IMAGES, verbose=False), IMAGES),
+    "aggregated within": lambda: (aggregate_within(foreign.nested(), 2, IMAGES, at="0.0", verbose=False), IMAGES),
     "one's own": lambda: (with_dropout(), VECTORS),
 }
 

@@ -13,13 +13,13 @@ from agrlearn.data.datasets import open_source
 from agrlearn.data.text import Vocabulary
 from agrlearn.errors import DataError, RunError
 from agrlearn.networks.catalogue import build_network
-from agrlearn.networks.convert import aggregate
 from agrlearn.prediction.predict import predict
 from agrlearn.runs.run import Run
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.cli.commands import call
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 
 RECIPE = Recipe(epochs=2, batch_size=8, learning_rate=0.05)
 SMALL = ("--epochs", 2, "--batch-size", 8, "--learning-rate", 0.05, "--no-report")
@@ -171,10 +171,10 @@ def test_a_network_that_was_built_in_python_is_opened_with_it(tmp_path, monkeypa
     numpy.savez("data.npz", x=images.numpy(), y=numpy.arange(24) % 5)
     source = open_source("data.npz")
     train, held_out = source.split(0.25)
-    fit(network := aggregate(foreign.nested(), 2, images, verbose=False), train, RECIPE, held_out, "run")
+    fit(network := aggregate_within(foreign.nested(), 2, images, verbose=False), train, RECIPE, held_out, "run")
     with pytest.raises(RunError, match="not in the catalogue"):
         Run.open("run").predict("data.npz")
-    fresh = aggregate(foreign.nested(), 2, images, verbose=False)
+    fresh = aggregate_within(foreign.nested(), 2, images, verbose=False)
     run = Run.open("run", model=fresh)
     assert torch.equal(run.predict("data.npz"), predict(network, source.train.objects))
     assert run.evaluate("data.npz").objects == len(held_out)

@@ -6,11 +6,11 @@ from torch import nn
 
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.networks.catalogue import load, save
-from agrlearn.networks.convert import aggregate
 from agrlearn.prediction.predict import predict
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.networks import foreign
+from tests.networks.foreign import aggregate_within
 from tests.training.stopping import StoppedError, at_most
 
 FAST = dict(epochs=2, batch_size=8, learning_rate=0.05)
@@ -63,18 +63,18 @@ def labelled(objects):
 def test_what_trains_without_a_penalty_trains_with_one_and_is_saved(kind, alpha, tmp_path):
     make, draw = KINDS[kind]
     objects = draw()
-    network = aggregate(make(), 2, objects[:4], verbose=False)
+    network = aggregate_within(make(), 2, objects[:4], verbose=False)
     data = labelled(objects)
     [*_, last] = fit(network, data, Recipe(**FAST, alpha=alpha), data, tmp_path).records
     assert (last.information is None) == (alpha == 0)
     assert last.skipped_penalties == 0
-    again = load(tmp_path / "network.safetensors", model=aggregate(make(), 2, objects[:4], verbose=False))
+    again = load(tmp_path / "network.safetensors", model=aggregate_within(make(), 2, objects[:4], verbose=False))
     assert torch.equal(predict(again, objects), predict(network, objects))
 
 
 def tied_network(objects):
     torch.manual_seed(0)
-    return aggregate(Tied(), 2, objects[:4], verbose=False)
+    return aggregate_within(Tied(), 2, objects[:4], verbose=False)
 
 
 def ties(network):

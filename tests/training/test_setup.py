@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from agrlearn.networks.catalogue import build_network
-from agrlearn.networks.convert import aggregate
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from agrlearn.training.setup import head_parameters, learning_rate_at, make_optimizer
 from agrlearn.training.step import train_step
+from tests.networks.foreign import aggregate_within
 
 
 def test_the_critic_reads_objects_of_the_size_that_the_augmentation_gives_them(images):
@@ -38,7 +38,7 @@ def wrap(how):
     example = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
     options = {"mixer": {"at": "body"}, "widen": {"at": "body", "widen": True}, "mean": {"join": "mean"}}[how]
-    return aggregate(Residual(), 2, example, verbose=False, **options)
+    return aggregate_within(Residual(), 2, example, verbose=False, **options)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from agrlearn.grouping import TOKEN_TYPES
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.layout import has_channels_last, set_channels_last
 from agrlearn.networks.mlp import mlp
-from agrlearn.networks.outside import build_outside, comes_from_file, comes_from_timm, is_outside, timm_parameters
+from agrlearn.networks.outside import comes_from_file, comes_from_timm, is_outside, rebuild_outside, timm_parameters
 from agrlearn.networks.preact_resnet import preact_resnet
 from agrlearn.networks.sentence_cnn import sentence_cnn
 from agrlearn.networks.sentence_lstm import sentence_lstm
@@ -145,7 +145,7 @@ def rebuild_network(description: dict[str, Any]) -> AggregatedClassifier:
     shape = tuple(arguments.pop("object_shape"))
     if comes_from_file(name):
         raise RunError(f"the network comes from {name}, whose code is run only when you name it (--network {name})")
-    return (build_outside if is_outside(name) else build_network)(name, object_shape=shape, **arguments)
+    return (rebuild_outside if is_outside(name) else build_network)(name, object_shape=shape, **arguments)
 
 
 def save(network: AggregatedClassifier, path: str | Path, *, class_names: tuple[str, ...] = ()) -> None:

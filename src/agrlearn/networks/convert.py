@@ -26,6 +26,8 @@ from agrlearn.networks.cost import count_multiply_adds
 from agrlearn.networks.joins import JOINS
 from agrlearn.seeding import generator, keep_streams, seeded
 
+INPUT = "input"
+"""What `at` is called before the first layer."""
 _MOST_OBJECTS = 8
 """Of the example, to try the slots on."""
 _WEAK = 0.01
@@ -96,17 +98,19 @@ def aggregate(
 ) -> AggregatedClassifier:
     """Turn a classifier into one that classifies `fold` objects in one pass, keeping its weights.
 
-    The model is copied and left as it was. With join="max" or "mean" and no `at`, the copy runs on each object as it
-    is, and the slots are joined right before its class layer, which serves them all: this takes any model whose class
-    scores come out of one layer. Otherwise its stem (or the layers after `at`) is widened with tiled weights, its
-    classifier becomes `fold` heads, and one object in every slot gives what the model gave, up to `slot_noise`.
+    The model is copied and left as it was. By default, the copy runs on each object as it is, and the slots are
+    averaged right before its class layer, which serves them all: this takes any model whose class scores come out of
+    one layer, and `single` gives the model back. With `at`, or another join than max and mean, its stem or the layers
+    after `at` are widened with tiled weights, its classifier becomes `fold` heads, and one object in every slot gives
+    what the model gave, up to `slot_noise`.
 
     Args:
         example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords or
             with a dictionary as their argument.
-        at: the name of a module to join after; what comes before it runs once per object, for all protocols.
-        join: a name in `JOINS`; by default channels for images and series (also where these come last), features for
-            vectors, tandem for tokens (int32 or int64).
+        at: the name of a module to join after; what comes before it runs once per object, for all protocols. "input"
+            joins before the first layer.
+        join: a name in `JOINS`. By default mean; after a module channels; at the input channels for images and series
+            (also where these come last), features for vectors, tandem for tokens (int32 or int64).
         stem: the layers that read the input, where they are not found by running the example.
         classifier: the layer that makes the class scores, where it is not found.
         slot_noise: breaks the symmetry of equal slots, in units of each weight's spread. 0 keeps the model's output
@@ -125,11 +129,16 @@ def aggregate(
     """
     check_options(fold, slot_noise, noise, at=at, join=join, stem=stem, classifier=classifier)
     check_example(example)
-    join = join or _default_join(example, at)
+    model = original_module(model)
+    at_input = at == INPUT and INPUT not in dict(model.named_modules())
+    if at_input:
+        at, join = None, join or _join_at_input(example)
+    join = join or ("mean" if at is None else "channels")
     joined = look_up(JOINS, join, "join")
+    if at_input and joined.slot_blind:
+        raise ConversionError(f"{join} pools features, not inputs; leave out at= to pool right before the classifier")
     if joined.apart:
         raise ConversionError(f"aggregate cannot join by {join}, which is for the networks of the catalogue; use mean")
-    model = original_module(model)
     draft = copied(model)
     objects = at_least(example, 2)
     with keep_streams(first_tensor(objects).device):
@@ -138,7 +147,8 @@ def aggregate(
             for option, value in unused.items():
                 if value not in (None, False):
                     raise ConversionError(
-                        f"{option} is for joins at the input or at=, not for {join} before the classifier; leave it out"
+                        f"{option} is for joins at the input (at='input') or after a module (at=NAME), not for {join} "
+                        "before the classifier; leave it out"
                     )
             with evaluating(draft.modules()):
                 objects = vary_for(draft, objects)
@@ -253,9 +263,7 @@ def _warn_of_weak_slots(influence: tuple[float, ...]) -> None:
         )
 
 
-def _default_join(objects: Objects, at: str | None) -> str:
-    if at is not None:
-        return "channels"
+def _join_at_input(objects: Objects) -> str:
     if not isinstance(objects, Tensor) and (len(objects) > 1 or "input_ids" in objects):
         return "tandem" if "input_ids" in objects else "channels"
     tensor = first_tensor(objects)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, RecipeError, UnknownNameError
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.convert import aggregate
+from agrlearn.networks.convert import INPUT, Conversion, aggregate
 from agrlearn.networks.joins import PADDING
 from agrlearn.networks.standardize import Standardize
 from agrlearn.seeding import derive_seed, seeded
@@ -22,7 +22,10 @@ _SEED_PURPOSE = 0x6F7574
 CONVERSION_OPTIONS: dict[str, Any] = {
     "at": "", "join": "", "stem": "", "classifier": "", "widen": False, "slot_noise": 0.1, "slot_embeddings": False,
 }  # fmt: skip
-"""What may be said about a conversion, with the defaults; an empty text means that `aggregate` decides."""
+"""What may be said about a conversion, with the defaults; an empty text means that `aggregate` decides.
+
+In a network's description neither is empty but for joins before the classifier, which have no `at`.
+"""
 
 
 def is_outside(name: str) -> bool:
@@ -76,6 +79,8 @@ def build_outside(
         example = _example(object_shape, objects, tokens=tokens)
         chosen = {option: value for option, value in options.items() if value != ""}
         network = aggregate(model, fold, example, seed=seed, verbose=False, **chosen)
+        assert isinstance(network.conversion, Conversion)
+        options["join"] = network.conversion.join
         if network.num_classes != num_classes:
             raise ConversionError(f"{name} made a model of {network.num_classes} classes, the data have {num_classes}")
         if slot_blind is not None:
@@ -89,6 +94,13 @@ def build_outside(
         **({"slot_blind": network.slot_blind} if tokens else {}), **options,
     }  # fmt: skip
     return network
+
+
+def rebuild_outside(name: str, *, object_shape: tuple[int, ...], **described: Any) -> AggregatedClassifier:
+    """A model from outside as its description says."""
+    if not described.get("join") and not described.get("at"):
+        described["at"] = INPUT  # as earlier versions joined where nothing was said
+    return build_outside(name, object_shape=object_shape, **described)
 
 
 def _example(object_shape: tuple[int, ...], objects: Tensor | None, *, tokens: bool) -> Tensor:

@@ -25,7 +25,7 @@ from agrlearn.files import NETWORK_FILE
 from agrlearn.grouping import Objects, count_objects, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import SavedNetwork, read_saved
-from agrlearn.networks.outside import build_outside, is_outside
+from agrlearn.networks.outside import is_outside, rebuild_outside
 from agrlearn.prediction.predict import predict
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
 from agrlearn.training.checkpoint import read_records, read_run, read_times
@@ -117,7 +117,7 @@ class Run:
                 "that comes from a Python file, as FILE.py:FUNCTION"
             )
         options = {key: value for key, value in described.items() if key not in ("network", "object_shape")}
-        return saved.build(build_outside(model, object_shape=tuple(described["object_shape"]), **options))
+        return saved.build(rebuild_outside(model, object_shape=tuple(described["object_shape"]), **options))
 
     def read(self, data: str, *, skip_bad: bool = False, labels: bool = True) -> Source:
         """Data for the network: a data set by name, or a file or folder, whose raw contents become objects as the
