@@ -240,6 +240,16 @@ def test_a_frame_with_gaps_and_words_is_prepared_as_a_file_is(frame, tmp_path):
         fitted.predict(table.rename(columns={"size": "weight"}))
 
 
+@pytest.mark.parametrize("kind", ["int64", "str"])
+def test_numbers_that_a_frame_declares_categorical_are_words(kind):
+    codes = pandas.Series([1010, 8001, 4051, 2000] * 15).astype(kind)
+    y = numpy.where(codes.isin([codes[0], codes[2]]), "a", "b")  # no threshold parts them
+    table = pandas.DataFrame({"age": numpy.arange(60.0) % 7, "zip": codes.astype("category")})
+    fitted = AgrLearnClassifier(epochs=15, random_state=0).fit(table, y)
+    assert [column.kind for column in fitted.preparation_.columns] == ["number", "words"]
+    assert fitted.score(table.assign(zip=codes), y) == 1  # by their values, however they are stored
+
+
 @pytest.mark.filterwarnings("ignore:left out")
 def test_a_frame_does_not_depend_on_the_order_of_its_rows_and_cross_validates(frame):
     table, y = frame

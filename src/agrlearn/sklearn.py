@@ -17,7 +17,7 @@ from torch import Tensor
 from agrlearn.data.arrays import objects_from_array
 from agrlearn.data.column_kinds import Kind, choose_kinds
 from agrlearn.data.columns import Cells
-from agrlearn.data.frames import cells_of_frame, is_frame, is_numeric, sentences_in
+from agrlearn.data.frames import categories_in, cells_of_frame, is_frame, is_numeric, sentences_in
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.ordering import canonical_order
 from agrlearn.data.preparation import TablePreparation
@@ -43,8 +43,9 @@ _OF_RECIPE = (
 class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that classifies `fold` objects in one pass, for vectors, images, sentences or tables.
 
-    Tables with gaps or words become vectors as `agrlearn train` makes them: see `preparation_`. A frame or array with a
-    single column of texts is a list of sentences. Sparse matrices, such as those of TF-IDF, are not standardised.
+    Tables with gaps or words become vectors as `agrlearn train` makes them: see `preparation_`. Numbers that a frame
+    declares categorical are taken for words. A frame or array with a single column of texts is a list of sentences.
+    Sparse matrices, such as those of TF-IDF, are not standardised.
 
     Training does not depend on the order of the rows. Replicated prediction, the default, treats each object alone;
     batched answers depend on the objects predicted together.
@@ -234,6 +235,8 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             validate_data(self, X, reset=training, skip_check_array=True)
             cells = cells_of_frame(X)
             kinds = choose_kinds(cells, None) if training else {}
+            if training:  # numbers that are declared categorical are names, such as a postal code
+                kinds |= {name: Kind("words") for name in categories_in(X) if kinds[name].name == "number"}
             return self._prepared(cells, kinds, y, sample_weight)
         checks: dict[str, Any] = {
             "dtype": "numeric", "ensure_all_finite": "allow-nan", "allow_nd": True, "accept_sparse": "csr",

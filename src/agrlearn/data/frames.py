@@ -42,6 +42,18 @@ def is_numeric(frame: Any) -> bool:
     return not frame.isna().to_numpy().any()
 
 
+def categories_in(frame: Any) -> list[str]:
+    """The columns that are declared categorical, by pandas' category or polars' Categorical and Enum.
+
+    >>> import pandas
+    >>> categories_in(pandas.DataFrame({"age": [30, 41], "zip": pandas.Categorical([8001, 1010])}))
+    ['zip']
+    """
+    declared = ("category", "Categorical", "Enum")
+    types = zip(frame.columns, frame.dtypes, strict=True)
+    return [str(name) for name, dtype in types if str(dtype).startswith(declared)]
+
+
 def sentences_in(X: Any) -> list[str] | None:
     """The sentences in a list of strings, a series, or a table with one column of texts; None for anything else."""
     if is_frame(X) or (isinstance(X, numpy.ndarray) and X.ndim == 2):
