@@ -1,4 +1,4 @@
-"""Aggregated Learning: classify several objects in one pass of a network.
+"""Aggregated Learning: train a classifier on groups, deploy an ordinary network.
 
 The public names are loaded when they are first used, so that importing the package costs nothing.
 """
