@@ -26,6 +26,7 @@ import agrlearn.theory
 from agrlearn import DATASETS, JOINS, NETWORKS, PROTOCOLS
 from agrlearn.cli import app
 from agrlearn.information import BOUNDS
+from agrlearn.studies.demo import COLUMNS
 from agrlearn.studies.paper.experiments import EXPERIMENTS
 from agrlearn.studies.paper.reproduce import choose_rows
 from agrlearn.studies.paper.results import CELLS_FOLDER, collect, collect_divergences
@@ -105,27 +106,10 @@ def test_every_sweep_of_a_document_is_one(document, tmp_path):
         assert len(read_sweep(tmp_path / "grid.toml", tmp_path)) > 1
 
 
-def demo_lines(document):
-    """The lines of the demo's table in a document, each as a mapping from the table's header."""
-    header, lines = [], []
-    for line in document.read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if cells[:2] == ["network", "prediction"]:
-            header = cells
-        elif line.startswith("| fold") and header:
-            lines.append(dict(zip(header, cells, strict=True)))
-        elif not line.startswith("|"):
-            header = []
-    return lines
-
-
-def test_the_lines_of_the_demo_are_those_of_the_readme():
-    known = demo_lines(ROOT / "README.md")
-    copies = {name_of(page): demo_lines(page) for page in DOCUMENTS[1:] if demo_lines(page)}
-    assert {"docs/index.md", "docs/choosing.md"} <= copies.keys()
-    for page, lines in copies.items():
-        for line in lines:
-            assert any(line.items() <= whole.items() for whole in known), f"{page}: not in the README's table: {line}"
+def test_the_table_of_the_demo_stands_in_one_place():
+    header = f"| {' | '.join(COLUMNS)} |"
+    assert header in (ROOT / "results" / "demo.md").read_text()
+    assert [name_of(page) for page in DOCUMENTS if "| network | prediction |" in page.read_text()] == []
 
 
 def test_the_tables_of_growth_are_those_of_the_benchmarks():
@@ -137,12 +121,12 @@ def test_the_tables_of_growth_are_those_of_the_benchmarks():
     assert quoted == table_lines(measured) != []
 
 
-def test_the_picture_of_the_dial_shows_the_readmes_table():
+def test_the_picture_of_the_dial_shows_the_demos_table():
     spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
     pictures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pictures)
-    points = pictures.read_points((ROOT / "README.md").read_text())
-    assert len(points) == len(demo_lines(ROOT / "README.md"))
+    points = pictures.read_points((ROOT / "results" / "demo.md").read_text())
+    assert len(points) == 9
     picture = ElementTree.parse(ROOT / "docs" / "dial.svg")
     drawn = picture.find(".//{http://purl.org/dc/elements/1.1/}description").text
     assert [tuple(point) for point in json.loads(drawn)] == points, "draw it again: python docs/pictures.py"

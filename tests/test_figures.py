@@ -5,10 +5,10 @@ Below the text that quotes them, a page names the cells in reading order, in a c
     <!-- figures
     table6-small | Movie Review, CNN | fold 1: ours; fold 2: ours, − fold 1
     table5-small | CIFAR-10 | fold 4 / Batched, 1 draw: test error %; fold 1: multiply-adds ≈ 8.8
-    README | What the demo shows | fold 4 / Replicated: error %
+    demo | Digits | fold 4, slots apart / Replicated: error %
     -->
 
-That is a file (results/NAME.md, or the README), a heading in it, and rows with their columns. A row of a table with a
+That is a file (results/NAME.md), a heading in it, and rows with their columns. A row of a table with a
 column *prediction* is named by both, with a slash between. The page quotes the cell as it is ("77.00 ± 0.42"), its mean
 alone ("77.00"), or what stands after ≈: the mean rounded, in millions, or as per cent above 1.
 """
@@ -23,8 +23,6 @@ from tests.pages import DOCUMENTS, PROJECT_FILES, ROOT, name_of
 
 COMMENT = re.compile(r"<!-- figures\n(.*?)-->", re.DOTALL)
 FIGURE = re.compile(r"[+−]?\d[\d.,]* ± [\d.]*\d")
-# The README has the original, and test_documents.py compares the copies with it.
-DEMO_TABLE = re.compile(r"^\| network \| prediction \|.*\n(?:\|.*\n)+", re.MULTILINE)
 PAGES = [*DOCUMENTS, *PROJECT_FILES]
 QUOTING = [page for page in PAGES if COMMENT.search(page.read_text())]
 
@@ -32,9 +30,8 @@ QUOTING = [page for page in PAGES if COMMENT.search(page.read_text())]
 @cache
 def read_tables(name: str) -> dict[tuple[str, str, str], str]:
     """The cells of a file's tables by heading, row and column; those that a name is not enough for are left out."""
-    file = ROOT / "README.md" if name == "README" else ROOT / "results" / f"{name}.md"
     cells, ambiguous, heading, header = {}, set(), "", []
-    for line in file.read_text().splitlines():
+    for line in (ROOT / "results" / f"{name}.md").read_text().splitlines():
         words = [re.sub(r"^\*\w+:\* ", "", word.strip()) for word in line.strip("|").split("|")]
         if line.startswith("## "):
             heading = line[3:]
@@ -93,7 +90,7 @@ def read_sources(comment: str) -> list[Source]:
 
 def read_passages(text: str) -> list[tuple[str, list[Source]]]:
     """The text of a page up to each comment, with the sources that the comment names, and the rest, which has none."""
-    *parts, rest = COMMENT.split(DEMO_TABLE.sub("", text))
+    *parts, rest = COMMENT.split(text)
     passages = [(passage, read_sources(comment)) for passage, comment in zip(parts[::2], parts[1::2], strict=True)]
     return [(" ".join(passage.split()), sources) for passage, sources in [*passages, (rest, [])]]
 
@@ -135,8 +132,8 @@ def test_a_figure_from_any_other_row_is_noticed(page):
 
 
 def test_a_figure_without_a_source_and_a_source_without_a_figure_are_noticed():
-    comment = "<!-- figures\nREADME | What the demo shows | fold 1 / ordinary: error %\n-->"
-    cell = read_tables("README")["What the demo shows", "fold 1 / ordinary", "error %"]
+    comment = "<!-- figures\ndemo | Digits | ordinary network / ordinary: error %\n-->"
+    cell = read_tables("demo")["Digits", "ordinary network / ordinary", "error %"]
     mean = cell.split()[0]
     rounded = round(float(mean))
     for text, fault in (

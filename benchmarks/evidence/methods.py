@@ -11,6 +11,7 @@ from agrlearn.studies.compare import (
     Method,
     groups_of,
     make_methods,
+    seeing_as_many,
     with_settings,
 )
 from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE
@@ -101,7 +102,7 @@ def methods_for(data: str) -> list[Method]:
     also = [*(settings for settings in about.groups if settings != DEFAULT_GROUPS), *dropped]
     methods = make_methods(spec, also=also, tokens=spec.network == "sentence-cnn", vectors=vectors)
     folds = sorted({settings["fold"] for settings in about.groups})
-    controls = [Method(f"ordinary, objects as fold {fold}", (_seeing_more(spec, fold),)) for fold in folds]
+    controls = [Method(f"ordinary, objects as fold {fold}", (seeing_as_many(spec, fold),)) for fold in folds]
     controls.append(Method("ordinary, rate as groups", (groups_of(spec, fold=1),)))
     if vectors:
         controls.append(Method(DROPPED, (with_settings(spec, dropout=_DROPOUT),)))
@@ -122,7 +123,7 @@ def _methods_for_fresh(spec: RunSpec) -> list[Method]:
     rivals = make_methods(spec, also=[], tokens=False, vectors=True)
     return [
         Method(DROPPED, (spec,)),
-        Method("ordinary, objects as fold 2", (_seeing_more(spec, 2),)),
+        Method("ordinary, objects as fold 2", (seeing_as_many(spec, 2),)),
         Method("mixup of features, halves", (_halves(spec),)),
         *(method for method in rivals if method.name.startswith("ensemble")),
         Method(DROPPED_GROUPS, (groups_of(spec, **DEFAULT_GROUPS),), "groups"),
@@ -138,12 +139,6 @@ def candidates(spec: RunSpec) -> dict[str, RunSpec]:
     }
 
 
-def _seeing_more(spec: RunSpec, times: int) -> RunSpec:
-    """Fold 1 that sees as many objects in as many steps as that fold does."""
-    recipe = spec.recipe
-    return with_settings(spec, batch_size=recipe.batch_size * times, epochs=recipe.epochs * times)
-
-
 def _halves(spec: RunSpec) -> RunSpec:
     """What fold 2 by the mean is akin to: manifold mixup of the last features, always half and half."""
-    return groups_of(_seeing_more(spec, 2), fold=1, mixup=1000.0, mixup_at="features")
+    return groups_of(seeing_as_many(spec, 2), fold=1, mixup=1000.0, mixup_at="features")

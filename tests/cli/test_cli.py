@@ -543,18 +543,27 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(table, tmp_path):
 def test_the_demo_writes_its_table_and_keeps_its_runs(tmp_path, capsys):
     assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("fold 1", "objects as fold 4", "fold 4", "Batched, 1 draw", "multiply-adds"))
+    assert max(map(len, out.partition("multiply-adds")[0].splitlines())) <= 120
+    assert all(name in out for name in ("groups of 2 by the mean", "Batched, 1 draw", "errs least", "agrlearn compare"))
     rows = json.loads((tmp_path / "results.json").read_text())
-    assert len(rows) == 11
+    assert len(rows) == 9
     costs = {(row["setting"], row["protocol"]): row["multiply_adds"] for row in rows}
-    assert costs["fold 1, as cheap as fold 4", "ordinary"] <= costs["fold 4", "Batched, 1 draw"]
-    assert (tmp_path / "table.md").read_text().count("\n") == 13
+    assert costs["groups of 2 by the mean", "unwrapped"] == costs["ordinary network", "ordinary"]
+    fast = costs["fold 4, slots apart", "Batched, 1 draw"]
+    assert costs["ordinary, as cheap as fold 4", "ordinary"] <= fast < costs["ordinary network", "ordinary"] / 2
+    seen = {row["setting"]: row["objects_seen"] for row in rows}
+    assert seen["ordinary, objects as fold 2"] == seen["groups of 2 by the mean"]
+    assert seen["ordinary, as cheap as fold 4"] == seen["fold 4, slots apart"]
+    assert (tmp_path / "table.md").read_text().count("\n| ") == 11
     page = (tmp_path / "report.html").read_text()
-    assert '"settings":["fold-1","fold-1-objects-as-fold-4","fold-1-as-cheap-as-fold-4","fold-2","fold-4"]' in page
+    assert '"settings":["ordinary-network","ordinary-objects-as-fold-2","ordinary-mixup",' in page
     assert '<section id="dial"' in page
-    assert "fold-2, contextual" in page
+    assert "fold-4-slots-apart, contextual" in page
+    least = min(row["scores"]["error"]["value"] for row in rows if "draw" not in row["protocol"])
+    measured = re.search(r"<strong>([\d.]+) %</strong> error", page)[1]  # on the digits that each run held out
+    assert measured == f"{100 * least:.2f}"
     seconds = {file: file.read_text() for file in tmp_path.rglob("timing.jsonl")}
-    assert len(seconds) == 5
+    assert len(seconds) == 6
     assert call("demo", "--seeds", 1, "--epochs", 1, "--run-dir", tmp_path, "--no-report") == 0
     assert {file: file.read_text() for file in tmp_path.rglob("timing.jsonl")} == seconds  # not trained again
     again = json.loads((tmp_path / "results.json").read_text())

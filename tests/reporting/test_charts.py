@@ -41,11 +41,11 @@ def test_a_metric_that_is_added_shows_up_in_every_table_and_in_the_dial(accuracy
     assert page.count('title="Accuracy; higher is better">accuracy %&nbsp;↑</th>') == 2  # comparison, reliability
     mean = 1 - measured[1].means["error"].value
     error = measured[1].means["error"].standard_error
-    assert f"{100 * mean:.2f} ±\N{NO-BREAK SPACE}{100 * error:.2f}</td>" in page.partition('id="dial"')[0]
+    assert f"{100 * mean:.2f} ±\N{NO-BREAK SPACE}{100 * error:.2f}</td>" in page.partition('id="curves"')[0]
     assert f"{100 * mean:.1f}</td>" in page.partition('id="reliability"')[2]
     (dial,) = [chart for chart in report.dial if chart.id == "dial-accuracy"]
-    assert (dial.title, dial.y) == ("Accuracy against speed", "accuracy %")
-    assert "higher is better" in dial.about
+    assert (dial.title, dial.y) == ("Accuracy against cost", "accuracy %")
+    assert "Higher is better" in dial.about
     assert "dial-accuracy" in json.loads(re.search(r'id="report-data">(.*?)</script>', page)[1])["parts"]
 
 

@@ -16,7 +16,7 @@ from agrlearn.reporting.page import render
 from agrlearn.runs.facts import settings_of
 from tests.reporting.conftest import HOSTILE, QUOTED
 
-SECTIONS = ("overview", "dial", "curves", "reliability", "heads", "confusion", "hardest", "again")
+SECTIONS = ("dial", "overview", "curves", "reliability", "heads", "confusion", "hardest", "again")
 
 
 class Elements(HTMLParser):
@@ -45,8 +45,10 @@ def sections(page: str) -> list[str]:
     return [attributes["id"] for tag, attributes in Elements(page).tags if tag == "section"]
 
 
-def test_every_section_is_there(page):
+def test_every_section_is_there_and_the_picture_of_error_over_cost_is_the_first(page):
     assert tuple(sections(page)) == SECTIONS
+    tables_and_charts = [given.get("id") for tag, given in Elements(page).tags if tag == "table" or tag == "figure"]
+    assert tables_and_charts[0] == "chart-dial-error"
 
 
 def headline_of(page: str) -> str:

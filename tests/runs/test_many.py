@@ -213,3 +213,15 @@ def test_a_run_that_diverged_leaves_its_reason(tmp_path, monkeypatch):
     with pytest.raises(TrainingError):
         do_run(job)
     assert job.divergence_file.read_text() == "J was not finite\n"
+
+
+def test_a_test_part_that_was_drawn_from_all_objects_is_found_again(tmp_path):
+    spec = RunSpec(data="digits-as-vectors", network="mlp", fold=1, test_fraction=0.25, recipe=Recipe(epochs=1, seed=3))
+    finished = do_run(Job("drawn", spec, tmp_path / "run"))
+    data, run = open_data(spec), Run.open(tmp_path / "run")
+    source = run.read("digits-as-vectors")
+    measured, name = run.to_measure(source, strict=True)
+    assert torch.equal(measured.objects, data.test.objects)  # and not the source's own, most of which it has seen
+    assert name == "450 held-out objects of digits-as-vectors"
+    assert torch.equal(run.trained_on(source).objects, data.train.objects)
+    assert run.evaluate("digits-as-vectors").error == finished.result.protocols["Replicated"].error

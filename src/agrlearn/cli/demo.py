@@ -7,29 +7,34 @@ from typing import TYPE_CHECKING
 from agrlearn.cli.options import WholeNumber
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from agrlearn.reporting.collect import Report
     from agrlearn.runs.many import Job
+    from agrlearn.studies.demo import Demo
 
 _MOST_WORKERS = 4
+_WIDTH, _HEADING = 120, 11
 
 
 def demo(
     *,
-    seeds: WholeNumber = 3,
-    epochs: WholeNumber = 25,
+    seeds: WholeNumber = 10,
+    epochs: WholeNumber = 60,
     run_dir: Path = Path("runs/demo"),
     fresh: bool = False,
     report: bool = True,
 ) -> None:
-    """Train an ordinary network and aggregated ones on small images of digits, and compare them in one table.
+    """Train ordinary networks and groups on small digits, and compare them in one table.
 
-    The digits come with scikit-learn. Each line of the table is one way to predict with a trained network: the same
-    weights serve all lines of a fold. Runs that are done are kept, so a second call only shows the table again.
+    The digits come with scikit-learn. Groups that are unwrapped predict at the cost of an ordinary network; those whose
+    slots are kept apart have a dial, with a line for each way to predict by the same weights. Runs that are done are
+    kept, so a second call only shows the table again.
 
     Parameters
     ----------
     seeds
-        Runs per network, each with other weights and groups.
+        Runs per network, each with other weights, groups and test digits.
     epochs
         Passes over the training digits.
     run_dir
@@ -42,14 +47,13 @@ def demo(
     import os
 
     from rich.console import Console
-    from rich.table import Table
 
     from agrlearn.cli.many import run_and_show
     from agrlearn.errors import RecipeError
     from agrlearn.files import REPORT_FILE
     from agrlearn.reporting.make import end_with_report
     from agrlearn.runs.jobs import Resources, one_thread
-    from agrlearn.studies.demo import HEADER, as_cells, demo_jobs, write_demo
+    from agrlearn.studies.demo import demo_jobs, write_demo
 
     if seeds < 1:
         raise RecipeError(f"seeds is the number of runs per network and at least 1, got {seeds}")
@@ -59,29 +63,45 @@ def demo(
     failures = run_and_show(to_do, Resources(workers=min(_MOST_WORKERS, os.cpu_count() or 1)), console)
     if failures:
         raise RecipeError(f"the demo cannot be shown: {failures[0]}")
+    command = f"agrlearn demo --seeds {seeds} --epochs {epochs}"
     with one_thread():
-        rows = write_demo(jobs, run_dir)
-    table = Table(title=f"digits: 898 to train on, 899 to test on; mean ± standard error of {seeds} seeds")
-    for position, name in enumerate(HEADER):
-        table.add_column(name, justify="left" if position < 2 else "right")
-    before = rows[0].setting
-    for row in rows:
-        if row.setting != before:
-            table.add_section()
-            before = row.setting
-        table.add_row(*as_cells(row))
-    # Piped into a file there is no width to fit: keep every cell whole.
-    console.print(table) if console.is_terminal else Console(width=200, markup=False).print(table)
+        found = write_demo(jobs, run_dir, command)
+    # Piped into a file there is no width to fit.
+    wide = console if console.is_terminal else Console(width=_WIDTH, markup=False)
+    wide.print(_table(found))
+    console.print(found.verdict, soft_wrap=True)
     console.print(f"The runs, table.md and results.json are in {run_dir}", soft_wrap=True)
     if report:
         with one_thread():
-            end_with_report(run_dir / REPORT_FILE, lambda: _report(jobs, run_dir, seeds, epochs))
+            end_with_report(
+                run_dir / REPORT_FILE, lambda: _report(jobs, f"{command} --run-dir {shlex.quote(str(run_dir))}")
+            )
+    console.print("Next: agrlearn compare YOUR.csv   tells whether groups are worth it on your data")
+    console.print("      agrlearn train YOUR.csv     trains a network on it")
 
 
-def _report(jobs: "list[Job]", run_dir: Path, seeds: int, epochs: int) -> "Report":
+def _table(found: "Demo") -> "Table":
+    """What fits on a screen, with a rule between networks."""
+    import textwrap
+
+    from rich import box
+    from rich.table import Table
+
+    from agrlearn.studies.demo import COLUMNS, PRINTED, TEXTS
+
+    table = Table(title=f"{found.title}; mean ± standard error", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for position, name in enumerate(PRINTED):
+        heading = textwrap.fill(name, _HEADING, break_long_words=False, break_on_hyphens=False)
+        table.add_column(heading, justify="left" if position < TEXTS else "right")
+    for row, after in zip(found.rows, [*found.rows[1:], None], strict=True):
+        last_of_network = after is None or after.setting != row.setting
+        table.add_row(*(COLUMNS[name](row) for name in PRINTED), end_section=last_of_network)
+    return table
+
+
+def _report(jobs: "list[Job]", command: str) -> "Report":
     from agrlearn.reporting.make import Reporter
     from agrlearn.runs.facts import read_facts
 
     facts = [read_facts(job.run_dir) for job in jobs]
-    command = f"agrlearn demo --seeds {seeds} --epochs {epochs} --run-dir {shlex.quote(str(run_dir))}"
-    return Reporter("digits", dial=True).report(facts, "Aggregated Learning on small digits", command=command)
+    return Reporter(dial=True).report(facts, "Groups and their controls on small digits", command=command)

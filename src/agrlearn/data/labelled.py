@@ -48,7 +48,7 @@ class Origin:
     """How raw data became objects: `Source.preparation`."""
     skip_bad: bool
     part: str
-    """Of the source: train or test."""
+    """Of the source: train, test, or all for the one after the other."""
     count: int
     """Objects in that part."""
     rows: Tensor | None = None

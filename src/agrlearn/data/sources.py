@@ -13,7 +13,7 @@ from agrlearn.data.labelled import LabelledSet, Names, Origin, check_class_count
 from agrlearn.data.prepared import ColumnFact, Table, format_facts, to_objects
 from agrlearn.errors import DataError, RecipeError
 from agrlearn.files import spreadsheet_cell, write_atomically
-from agrlearn.grouping import Objects, count_objects, describe_objects, take
+from agrlearn.grouping import Objects, count_objects, describe_objects, first_tensor, take
 from agrlearn.seeding import generator
 
 BAD_FILE = "left_out.tsv"
@@ -139,6 +139,20 @@ class Source:
             self.lasting_name, self.data_dir, self.preparation, self.skip_bad, name, len(made), names=part.names
         )
         return replace(made, origin=origin)
+
+    def everything(self, class_names: Sequence[str] | None = None) -> LabelledSet:
+        """Return the training and the test part as one, in this order."""
+        train = self.labelled(self.train, class_names)
+        if self.test is None:
+            return train
+        test = self.labelled(self.test, train.class_names)
+        assert train.origin is not None
+        return LabelledSet(
+            torch.cat([first_tensor(train.objects), first_tensor(test.objects)]),
+            torch.cat([train.labels, test.labels]),
+            train.class_names,
+            origin=replace(train.origin, part="all", count=len(train) + len(test), names=None),
+        )
 
     def split(
         self, fraction: float, class_names: Sequence[str] | None = None

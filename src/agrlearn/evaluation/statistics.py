@@ -34,6 +34,14 @@ class Mean:
         sign = "+" if self.value >= 0 else "−"
         return sign + Mean(abs(self.value), self.standard_error).text(scale=scale, digits=digits)
 
+    def interval_text(self, scale: float = 1.0, digits: int = 2) -> str:
+        """Format a difference with its 95 % t interval; NaN becomes an empty text.
+
+        >>> Mean(-0.5, 0.1, runs=3).interval_text()
+        '−0.50 ± 0.43'
+        """
+        return Mean(self.value, self.half_width()).signed_text(scale, digits)
+
     def half_width(self, confidence: float = 0.95) -> float:
         """Half the width of the t confidence interval; NaN for one run.
 

@@ -11,7 +11,7 @@ _MARKS: dict[str, Mark] = {"replicated": "circle", "batched": "square", "context
 
 
 def dial_charts(names: Sequence[str], measured: Mapping[int, Measurement]) -> list[Chart]:
-    """Each metric against speed, for every way to predict; none where there is but one."""
+    """Each metric against cost, for every way to predict; none where there is but one."""
     dials = {
         (number, protocol): [point for point in found.dial if point.protocol == protocol]
         for number, found in measured.items()
@@ -19,9 +19,9 @@ def dial_charts(names: Sequence[str], measured: Mapping[int, Measurement]) -> li
     }
     return [
         Chart(
-            f"dial-{name}", f"{metric.title} against speed",
-            f"Right is faster, {'lower' if metric.lower_is_better else 'higher'} is better.",
-            ("objects per second",), metric.label,
+            f"dial-{name}", f"{metric.title} against cost",
+            f"{'Lower' if metric.lower_is_better else 'Higher'} is better, and so are fewer multiply-adds.",
+            ("multiply-adds per object", "objects per second"), metric.label,
             tuple(_dial_series(names[number], number, points, name, metric) for (number, _), points in dials.items()),
             hover="point", logarithmic=True, key=tuple((mark, protocol) for protocol, mark in _MARKS.items()),
         )
@@ -89,7 +89,7 @@ def _dial_series(setting: str, number: int, points: Sequence[DialPoint], name: s
     return Series(
         f"{setting}, {protocol}",
         number,
-        (tuple(point.objects_per_second for point in points),),
+        (tuple(point.multiply_adds for point in points), tuple(point.objects_per_second for point in points)),
         tuple(values),
         tuple(value - error for value, error in zip(values, errors, strict=True)) if several else None,
         tuple(value + error for value, error in zip(values, errors, strict=True)) if several else None,

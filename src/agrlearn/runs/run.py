@@ -233,7 +233,9 @@ class Run:
         self.check_objects(source.unseen.objects, source.name)
         labelled = source.labelled(source.unseen, self.class_names)
         name = f"{len(labelled):,} objects of {source.name}"
-        if self.data is None or source.test is not None or self.data.test == source.lasting_name:
+        # A test part that was drawn from all objects is not the source's own, of which the run has seen some.
+        drawn = self.data is not None and self.data.held_out is not None and self.data.held_out.part == "all"
+        if self.data is None or (source.test is not None and not drawn) or self.data.test == source.lasting_name:
             return labelled, name
         # By what they hold, not by where they are: the data may have been moved or copied.
         held_out, trained_on = self.held_out(source), self.trained_on(source)
@@ -262,13 +264,17 @@ class Run:
         return self._find(source, self.data.trained_on if self.data else None)
 
     def _find(self, source: Source, rows: Rows | None) -> LabelledSet | None:
-        part = None if rows is None else source.test if rows.part == "test" else source.train
-        if rows is None or part is None or count_objects(part.objects) != rows.count:
+        if rows is None:
             return None
+        parts: dict[str, list[Part | None]] = {
+            "train": [source.train], "test": [source.test], "all": [source.train, source.test]
+        }  # fmt: skip
+        there = [part for part in parts[rows.part] if part is not None]
         places = rows.indices()
-        if len(places) == 0:
+        if sum(count_objects(part.objects) for part in there) != rows.count or len(places) == 0:
             return None
-        found = source.labelled(part, self.class_names)
+        names = self.class_names
+        found = source.everything(names) if rows.part == "all" else source.labelled(there[0], names)
         found = found if len(places) == len(found) else found.subset(places)
         return found if found.digest() == rows.digest else None
 

@@ -86,7 +86,7 @@ def _parts(spec: RunSpec, source: Source) -> RunData:
     if spec.test is not None:
         train, test = source.split(0.0)[0], None
     elif spec.test_fraction > 0:
-        everything = _all_objects(source)
+        everything = source.everything()
         random = generator(spec.seed, _TEST)
         if spec.test_draw == "plain":
             order = torch.randperm(len(everything), generator=random)
@@ -154,19 +154,6 @@ def _opening(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
     """How `open_source` is called for a spec."""
     names = ("data", "image_size", "text_column", "label_column", "columns", "ignore", "skip_bad")
     return tuple((name, getattr(spec, name)) for name in names)
-
-
-def _all_objects(source: Source) -> LabelledSet:
-    """The training and the test part as one."""
-    train = source.labelled(source.train)
-    if source.test is None:
-        return train
-    test = source.labelled(source.test, train.class_names)
-    return LabelledSet(
-        torch.cat([first_tensor(train.objects), first_tensor(test.objects)]),
-        torch.cat([train.labels, test.labels]),
-        train.class_names,
-    )
 
 
 def make_network(spec: RunSpec, data: RunData) -> AggregatedClassifier:

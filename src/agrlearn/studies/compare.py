@@ -81,6 +81,12 @@ def groups_of(spec: RunSpec, **settings: Any) -> RunSpec:
     return with_settings(spec, **{"learning_rate": GROUPS_RATE * spec.recipe.learning_rate, **settings})
 
 
+def seeing_as_many(spec: RunSpec, fold: int) -> RunSpec:
+    """An ordinary network's spec with as many objects in as many steps as that fold sees."""
+    recipe = spec.recipe
+    return with_settings(spec, batch_size=recipe.batch_size * fold, epochs=recipe.epochs * fold)
+
+
 def with_settings(spec: RunSpec, **settings: Any) -> RunSpec:
     """The spec with other settings, of its own, of its recipe or of its network, whichever has them."""
     own = {name: value for name, value in settings.items() if name in RunSpec.model_fields and name != "net"}

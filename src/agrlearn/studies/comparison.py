@@ -11,7 +11,7 @@ from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import Mean
 from agrlearn.files import markdown_table, to_json, write_atomically
 
-_SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05
 _SHOWN = ("error", "nll", "ece")
 
 Kind = Literal["ordinary", "remedy", "groups", "context"]
@@ -62,13 +62,21 @@ class Comparison:
 def _cells(line: Line) -> tuple[str, ...]:
     difference = line.differences["error"]
     shown = line.kind != "ordinary" and difference.runs > 1
-    interval = f"{100 * difference.value:+.2f} ± {100 * difference.half_width():.2f}".replace("-", "−")
     return (
         f"*{line.name}*" if line.kind == "context" else line.name,
         *(METRICS[name].mean_text(line.scores[name]) for name in _SHOWN),
-        interval if shown else "", f"{line.p:.3f}" if shown else "",
+        difference.interval_text(100) if shown else "", f"{line.p:.3f}" if shown else "",
         "" if line.multiply_adds is None else f"{line.multiply_adds:,.0f}", f"{line.seconds:.1f}",
     )  # fmt: skip
+
+
+def chance_text(p: float) -> str:
+    """How likely a difference is by chance, for a sentence.
+
+    >>> chance_text(0.0004), chance_text(0.03)
+    ('p < 0.001', 'p = 0.030')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def _verdict(lines: Sequence[Line]) -> str:
@@ -76,15 +84,13 @@ def _verdict(lines: Sequence[Line]) -> str:
     before = 100 * base.scores["error"].value
 
     def better(line: Line) -> bool:
-        return line.differences["error"].value < 0 and line.p < _SIGNIFICANT
+        return line.differences["error"].value < 0 and line.p < SIGNIFICANT
 
     def sentence(line: Line) -> str:
         cost = (line.multiply_adds or 0) / max(1.0, base.multiply_adds or 0)
         price = "at no cost in prediction" if cost <= 1.01 else f"at {cost:.1f} times the cost in prediction"
-        sure = "p < 0.001" if line.p < 0.001 else f"p = {line.p:.3f}"
-        return (
-            f"{line.name} errs in {100 * line.scores['error'].value:.2f} % instead of {before:.2f} % ({sure}) {price}"
-        )
+        after = 100 * line.scores["error"].value
+        return f"{line.name} errs in {after:.2f} % instead of {before:.2f} % ({chance_text(line.p)}) {price}"
 
     winners = sorted(
         (line for line in lines if line.kind in ("remedy", "groups") and better(line)),

@@ -87,7 +87,7 @@ class DataNote(_Strict):
 class Rows(_Strict):
     """A selection of a source's objects."""
 
-    part: Literal["train", "test"]
+    part: Literal["train", "test", "all"]
     count: Annotated[int, Field(ge=1, lt=2**40)]
     """Objects in that part."""
     rows: Annotated[str, Field(max_length=2**25)] | None
@@ -146,7 +146,8 @@ def _note_rows(dataset: Dataset | None, source: str) -> Rows | None:
     """Which objects of the source these are, in its order; None if they are from elsewhere, or one occurs twice."""
     if not isinstance(dataset, LabelledSet) or dataset.origin is None or dataset.origin.source != source:
         return None
-    part, rows, count = cast(Literal["train", "test"], dataset.origin.part), dataset.origin.rows, dataset.origin.count
+    origin = dataset.origin
+    part, rows, count = cast(Literal["train", "test", "all"], origin.part), origin.rows, origin.count
     plain = replace(dataset, weights=None)
     if rows is None:
         return Rows(part=part, count=count, rows=None, digest=plain.digest())
