@@ -66,6 +66,13 @@ def test_the_user_says_which_columns_are_used():
         choose_kinds(table, None, ["age=word"])
 
 
+def test_the_label_may_stand_among_the_columns_but_is_no_feature_to_ignore():
+    table = {name: cells for name, (cells, _) in COLUMNS.items()}
+    assert choose_kinds(table, "sex", ["age", "sex"]) == choose_kinds(table, "sex", ["age"])
+    with pytest.raises(DataError, match="'sex' is taken for the label"):
+        choose_kinds(table, "sex", ignore=["age,sex"])
+
+
 def test_a_name_with_a_comma_or_an_equals_sign_is_a_name():
     table = {"size, cm": FRACTIONS, "a=b": FRACTIONS}
     assert all(kind.is_used for kind in choose_kinds(table, None, ["size, cm", "a=b"]).values())

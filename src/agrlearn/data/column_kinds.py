@@ -165,8 +165,10 @@ def choose_kinds(
         ignore: those to leave out.
     """
     names = [name for name in table if name != label]
-    wanted = dict(_split_kind(text, names) for text in _split_names(columns, names))
-    ignored = _split_names(ignore, names)
+    wanted = dict(_split_kind(text, names) for text in _split_names(columns, list(table)) if text != label)
+    ignored = _split_names(ignore, list(table))
+    if label in ignored:
+        raise DataError(f"{label!r} is taken for the label, so it is no feature to ignore; name the label with --label")
     for name in ignored:
         look_up(dict.fromkeys(names), name, "column")
     kinds = {}

@@ -51,7 +51,8 @@ class Comparison:
     def markdown(self) -> str:
         """The table, mean ± standard error over splits; the difference with its 95 % t interval."""
         header = (
-            "", *(METRICS[name].label for name in _SHOWN), "error − ordinary (95 %)", "p", "multiply-adds", "training s",
+            "", *(METRICS[name].label for name in _SHOWN), "error − ordinary (95 %)", "p", "multiply-adds",
+            "training s",
         )  # fmt: skip
         return markdown_table(header, map(_cells, self.lines))
 
