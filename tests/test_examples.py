@@ -25,7 +25,7 @@ def test_every_example_is_tried_here():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         "own_training_loop", "with_lightning", "finetune_pretrained", "with_transformers", "turn_the_dial",
     }  # fmt: skip
-    assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == {"digits-to-the-dial"}
+    assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == {"digits-to-the-dial", "is-it-worth-it"}
 
 
 def test_the_own_loop_changes_fewer_than_ten_lines_and_learns():
@@ -56,8 +56,8 @@ def test_the_hugging_face_trainer_needs_a_collator_and_a_loss():
     assert run("with_transformers") < 0.1
 
 
-# What the notebook's last words are about, as the test reads it.
-TOLD = """
+# What the notebooks are about, as the tests read it.
+DIAL = """
 import json
 scores = {name: evaluate(network, test) for name, network in networks.items()}
 print(json.dumps({
@@ -66,16 +66,31 @@ print(json.dumps({
     "ece": {name: each.ece for name, each in scores.items()},
 }))
 """
+WORTH = """
+print(json.dumps({
+    "methods": {line.name: line.scores["error"].value for line in found.lines},
+    "verdict": found.verdict,
+    "fold": classifier.network_.fold,
+    "ordinary": sorted(single(classifier.network_).state_dict()) == sorted(
+        single(AgrLearnClassifier(fold=1, epochs=1).fit(x_train, y_train).network_).state_dict()
+    ),
+    "error": 1 - classifier.score(x_test, y_test),
+    "reported": top.row.scores["error"].value,
+    "difference": float(difference),
+    "gaps": int(x.isna().sum().sum()),
+    "page": Path("report.html").stat().st_size,
+}))
+"""
 
 
-def run_notebook(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
-    """What is left when a notebook has run from its first cell to its last."""
+def run_notebook(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, tell: str) -> dict:
+    """What the code `tell` prints as JSON when a notebook has run from its first cell to its last."""
     # Neither the user's start-up scripts nor their kernels.
     for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(variable, str(folder / variable))
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
-    notebook.cells.append(nbformat.v4.new_code_cell(TOLD))
+    notebook.cells.append(nbformat.v4.new_code_cell(tell))
     nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
     # A kernel may send what a cell prints in several pieces.
     return json.loads("".join(output.text for output in notebook.cells[-1].outputs if output.get("name") == "stdout"))
@@ -83,7 +98,7 @@ def run_notebook(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> di
 
 # One test, so that two processes do not run the notebook twice.
 def test_the_notebook_turns_the_dial_and_its_last_words_are_true(tmp_path, monkeypatch):
-    told = run_notebook("digits-to-the-dial", tmp_path, monkeypatch)
+    told = run_notebook("digits-to-the-dial", tmp_path, monkeypatch, tell=DIAL)
     ways = ["Replicated", "Contextual, 4 draws", "Batched, 4 draws", "Batched, 1 draw"]
     lines = {(network, way): figures for network, way, *figures in told["dial"]}
     assert list(lines) == [
@@ -106,8 +121,22 @@ def test_the_notebook_turns_the_dial_and_its_last_words_are_true(tmp_path, monke
     assert told["ece"]["fold 4"] == max(told["ece"].values())
 
 
-def test_the_stored_notebook_is_whole_and_small():
-    file = EXAMPLES / "digits-to-the-dial.ipynb"
+def test_the_notebook_goes_from_a_table_with_gaps_to_an_ordinary_model_that_answers_alike(tmp_path, monkeypatch):
+    told = run_notebook("is-it-worth-it", tmp_path, monkeypatch, tell=WORTH)
+    assert told["gaps"] > 100
+    assert {"ordinary network", "mixup", "ensemble of 4", "fold 2, mean"} <= told["methods"].keys()
+    assert max(told["methods"].values()) < 0.2
+    assert told["verdict"]
+    assert (told["fold"], told["ordinary"]) == (2, True)
+    assert told["reported"] == pytest.approx(told["error"])
+    assert told["error"] < 0.1
+    assert told["difference"] < 1e-5
+    assert told["page"] > 10_000
+    assert not (tmp_path / "report.html").exists()  # it leaves nothing beside itself
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda file: file.stem)
+def test_a_stored_notebook_is_whole_and_small(file):
     assert file.stat().st_size < 150_000
     cells = [cell for cell in json.loads(file.read_text())["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))

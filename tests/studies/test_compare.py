@@ -8,7 +8,7 @@ import torch
 
 import agrlearn
 from agrlearn.errors import DataError, RecipeError, UnknownNameError
-from agrlearn.evaluation.statistics import Mean, mean_over_runs, p_value
+from agrlearn.evaluation.statistics import Mean, mean_over_runs, p_value, paired_difference
 from agrlearn.runs import many
 from agrlearn.runs.train import open_data
 from agrlearn.studies.compare import Method, base_spec, compare_methods, make_methods, with_settings
@@ -105,6 +105,9 @@ def test_the_verdict_names_what_wins_and_nothing_else(groups, remedy, start):
 def test_a_difference_that_is_the_same_in_every_split_is_not_certain_for_that():
     assert p_value(Mean(0.5, 0.0, 2)) == 0.5
     assert p_value(Mean(0.0, 0.0, 2)) == 1.0
+    equal_but_for_rounding = paired_difference({0: 0.0493, 1: 0.0563}, {0: 0.0423, 1: 0.0493})
+    assert equal_but_for_rounding.standard_error > 0
+    assert p_value(equal_but_for_rounding) == 0.5
 
 
 def test_arrays_are_compared_from_python_with_a_table_and_a_picture(tmp_path, monkeypatch):
