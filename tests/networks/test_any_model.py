@@ -366,6 +366,7 @@ def test_modes_that_the_user_has_set_are_kept():
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8).eval(), nn.Linear(8, 5))
     network = aggregate(model, 2, odd.vectors(), join="max", verbose=False)
     assert [module.training for module in network.shared.model.modules()] == [True, True, False, True]
+    assert [name for name, module in network.named_modules() if not module.training] == ["shared.model.1"]
     assert not any(module.training for module in aggregate(model.eval(), 2, odd.vectors(), join="max").modules())
 
 

@@ -153,7 +153,7 @@ def aggregate(
             with evaluating(draft.modules()):
                 objects = vary_for(draft, objects)
                 network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
-            network.training = network.shared.training = model.training
+            network.training = network.shared.training = network.encoder.training = model.training
         else:
             objects = vary_for(draft.eval(), at_least(example, min(max(count_objects(example), 2), _MOST_OBJECTS)))
             network, conversion = _join_within(
