@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.errors import AgrLearnError
+from agrlearn.errors import AgrLearnError, TrainingError
 from agrlearn.grouping import TOKEN_TYPES, GroupBatchSampler, first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
@@ -123,11 +123,12 @@ def _train(trainees: Sequence[Trainee]) -> list[History]:
             started = time.perf_counter()
             stack.train_epoch(states[going[0]].epoch)
             share = (time.perf_counter() - started) / len(going)
+            stack.check_finite()
             for place, number in enumerate(going):
                 state = states[number]
                 state.seconds += share
-                state.totals = stack.totals(place)
-                end_epoch(state, recipe, log_groups, trainees[number].validation_set, workers=0)
+                totals = stack.totals(place)
+                end_epoch(state, recipe, log_groups, trainees[number].validation_set, workers=0, totals=totals)
                 if recipe.patience is not None:
                     state.note_best(recipe.patience)
             kept = [
@@ -178,6 +179,12 @@ class _Stack:
                 for name, value in self.optimizer.state[old].items()
             }
         return smaller
+
+    def check_finite(self) -> None:
+        """Stop if a network has diverged; `fit` finds out which."""
+        numbers = [self.losses, *(tensor for tensor in self.mlps.tensors.values() if tensor.is_floating_point())]
+        if not all(torch.isfinite(values).all() for values in numbers):
+            raise TrainingError("one of several networks that train together diverged")
 
     def totals(self, place: int) -> EpochTotals:
         """What an epoch summed up for a network."""
