@@ -26,6 +26,7 @@ from benchmarks.loop import fit_over_a_loop
 from benchmarks.mimo import mimo
 from benchmarks.prediction import prediction
 from benchmarks.reports import many_runs
+from benchmarks.seeds import many_seeds
 from benchmarks.sentences import sentence_cnn
 from benchmarks.small import small_networks
 from benchmarks.startup import start_up
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "regularizer": ("Regularizer", regularizer),
     "loop": ("Library over a hand-written loop", fit_over_a_loop),
     "small": ("Small networks", small_networks),
+    "seeds": ("Many seeds", many_seeds),
     "data": ("Data", data),
     "prediction": ("Prediction", prediction),
     "dial": ("Prediction dial", dial),

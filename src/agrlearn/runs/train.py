@@ -200,10 +200,16 @@ def train_run(
         update_run(folder, **changes, **({"command": command[:LONGEST_TEXT]} if command else {}))
         data.source.list_bad(folder / BAD_FILE)
 
-    # What is measured in the end must not choose the epoch: with patience and no part for it, fit says so.
-    watched = data.stopping or (data.test if spec.recipe.patience is None else None)
     return fit(
-        network, data.train, spec.recipe, watched, run_dir, fabric=fabric, progress=progress,
+        network, data.train, spec.recipe, watched_part(spec, data), run_dir, fabric=fabric, progress=progress,
         augment=crop_and_flip if spec.augment else None, label=f"fold {spec.fold}", on_claim=on_claim,
         more_epochs=more_epochs,
     )  # fmt: skip
+
+
+def watched_part(spec: RunSpec, data: RunData) -> LabelledSet | None:
+    """What is evaluated while the network trains.
+
+    What is measured in the end must not choose the epoch: with patience and no part for it, `fit` says so.
+    """
+    return data.stopping or (data.test if spec.recipe.patience is None else None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from rich.progress import track
+from rich.progress import Progress
 
 from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.evaluation.metrics import METRICS
@@ -18,7 +18,7 @@ from agrlearn.evaluation.statistics import mean_over_runs, p_value, paired_diffe
 from agrlearn.files import make_own_folder, write_atomically
 from agrlearn.networks.catalogue import NETWORKS, network_defaults
 from agrlearn.runs.jobs import Resources, one_thread
-from agrlearn.runs.many import Job, do_run, run_many
+from agrlearn.runs.many import Job, bundles_of, do_runs, run_many
 from agrlearn.runs.result import REPLICATED, FinishedRun, ProtocolScores
 from agrlearn.runs.rivals import RIVALS
 from agrlearn.runs.spec import RunSpec
@@ -241,9 +241,13 @@ def compare(
 
     def run(jobs: Sequence[Job]) -> None:
         if workers == 1:
-            with one_thread():
-                for job in track(jobs, "comparing", transient=True, disable=not sys.stderr.isatty()):
-                    do_run(job)
+            with one_thread(), Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
+                task = progress.add_task("comparing", total=len(jobs))
+                for bundle in bundles_of(jobs, Resources()):
+                    for outcome in do_runs(bundle):
+                        if isinstance(outcome, Exception):
+                            raise outcome
+                        progress.advance(task)
             return
         failures: list[Exception] = []
         keep = lambda job, outcome: failures.append(outcome) if isinstance(outcome, Exception) else None  # noqa: E731

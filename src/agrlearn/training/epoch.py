@@ -13,10 +13,15 @@ from agrlearn.training.state import EpochTotals, TrainingState
 
 
 def end_epoch(
-    state: TrainingState, recipe: Recipe, log_groups: float, validation_set: Dataset | None, workers: int
-) -> EpochRecord:
-    """Measure the network if it is time to, add a record, and begin the next epoch."""
-    totals = state.gather_totals()
+    state: TrainingState, recipe: Recipe, log_groups: float, validation_set: Dataset | None, workers: int,
+    totals: EpochTotals | None = None,
+) -> EpochRecord:  # fmt: skip
+    """Measure the network if it is time to, add a record, and begin the next epoch.
+
+    Args:
+        totals: of the epoch, where the caller has checked that they and the weights are finite.
+    """
+    totals = totals or state.gather_totals()
     answers = totals.groups * state.network.fold
     evaluation = plane = None
     last = state.epoch + 1 == recipe.epochs

@@ -48,7 +48,7 @@ Augment = Callable[[Objects, torch.Generator], Objects]
 _SECONDS_BETWEEN_LOOKS = 0.25
 _STEPS_BETWEEN_AGREEMENTS = 10
 # Keys of the random streams of a step other than the network's own, and of the ranks.
-_PERMUTATIONS, _AUGMENTATION, _MIXUP, _RANK = 1, 2, 4, 5
+_PERMUTATIONS, _AUGMENTATION, MIXUP_STREAM, _RANK = 1, 2, 4, 5
 
 
 def fit(
@@ -95,7 +95,7 @@ def fit(
     recipe = recipe or Recipe()
     train_set = checked_dataset(train_set)
     validation_set = None if validation_set is None else checked_dataset(validation_set)
-    engine = fabric or _one_device()
+    engine = fabric or one_device()
     sampler = GroupBatchSampler(
         len(train_set), network.fold, recipe.batch_size, seed=recipe.seed, repetition=recipe.repetition,  # type: ignore[arg-type]
         repetition_of=recipe.repetition_of, rank=engine.global_rank,
@@ -121,7 +121,7 @@ def fit(
 
 
 @functools.cache
-def _one_device() -> Fabric:
+def one_device() -> Fabric:
     """The default engine. To make one takes longer than many steps: Lightning looks through all installed packages."""
     return Fabric(devices=1)
 
@@ -185,7 +185,9 @@ def _train(
                     groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
                     mixture = None
                     if recipe.mixup > 0:
-                        mixture = mix_groups(groups, recipe.mixup, generator(*keys, _MIXUP, *own), recipe.mixup_at)
+                        mixture = mix_groups(
+                            groups, recipe.mixup, generator(*keys, MIXUP_STREAM, *own), recipe.mixup_at
+                        )
                     train_step(
                         forward, state, groups, labels.to(engine.device).view(-1, network.fold), recipe,
                         None if regularizer is None else generator(*keys, _PERMUTATIONS), backward,

@@ -31,12 +31,19 @@ def mix_groups(groups: Objects, strength: float, generator: torch.Generator, at:
     >>> mixed.groups.shape, sorted(mixed.partners.tolist())
     (torch.Size([4, 2, 3]), [0, 1, 2, 3])
     """
-    seed = int(torch.randint(2**62, (), generator=generator))
-    share = random.Random(seed).betavariate(strength, strength)
-    partners = torch.randperm(count_objects(groups), generator=generator).to(first_tensor(groups).device)
-    if at == "features" or (at == "random" and bool(torch.rand((), generator=generator) < 0.5)):
+    partners, share, at_features = draw_partners(count_objects(groups), strength, generator, at)
+    partners = partners.to(first_tensor(groups).device)
+    if at_features:
         return Mixture(groups, partners, share, True)
     if not isinstance(groups, Tensor) or groups.dtype in TOKEN_TYPES:
         raise RecipeError("mixup averages objects, and tokens cannot be averaged; set mixup_at to features")
     values = groups.to(torch.float32)
     return Mixture(torch.lerp(values[partners], values, share), partners, share, False)
+
+
+def draw_partners(count: int, strength: float, generator: torch.Generator, at: str) -> tuple[Tensor, float, bool]:
+    """For `mix_groups`: the partner of each of `count` groups, a group's own share, and whether to mix features."""
+    seed = int(torch.randint(2**62, (), generator=generator))
+    share = random.Random(seed).betavariate(strength, strength)
+    partners = torch.randperm(count, generator=generator)
+    return partners, share, at == "features" or (at == "random" and bool(torch.rand((), generator=generator) < 0.5))

@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -33,7 +33,13 @@ _CRITIC = 3  # keeps the critic's initial weights apart from the random streams 
 
 def make_optimizer(network: AggregatedClassifier, recipe: Recipe) -> torch.optim.Optimizer:
     """The recipe's optimizer, in which the heads and what `aggregate` added may have a rate of their own."""
-    groups = _parameter_groups(network, recipe)
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    return make_optimizer_of(trained, head_parameters(network), recipe)
+
+
+def make_optimizer_of(trained: Sequence[Tensor], heads: Sequence[Tensor], recipe: Recipe) -> torch.optim.Optimizer:
+    """The recipe's optimizer of these tensors, of which those of the heads may have a rate of their own."""
+    groups = _parameter_groups(trained, heads, recipe)
     if recipe.optimizer in ("adam", "adamw"):
         decoupled = recipe.optimizer == "adamw"
         return Adam(groups, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, decoupled=decoupled)
@@ -78,12 +84,11 @@ def head_parameters(network: AggregatedClassifier) -> list[nn.Parameter]:
     return [parameter for module in (network.head, *joins, *added) for parameter in module.parameters()]
 
 
-def _parameter_groups(network: AggregatedClassifier, recipe: Recipe) -> list[dict[str, Any]]:
-    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+def _parameter_groups(trained: Sequence[Tensor], heads: Sequence[Tensor], recipe: Recipe) -> list[dict[str, Any]]:
     if recipe.head_rate_factor == 1:
-        return [{"params": trained}]
-    heads = {id(parameter) for parameter in head_parameters(network)}
-    parts = {factor: [p for p in trained if (id(p) in heads) == own]
+        return [{"params": list(trained)}]
+    known = {id(parameter) for parameter in heads}
+    parts = {factor: [p for p in trained if (id(p) in known) == own]
              for factor, own in ((1.0, False), (recipe.head_rate_factor, True))}  # fmt: skip
     return [
         {"params": parameters, "lr": recipe.learning_rate * factor, _FACTOR: factor}
