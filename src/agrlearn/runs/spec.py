@@ -13,7 +13,10 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class RunSpec(Settings):
-    """Everything that decides a training run; two runs of the same specification on the same data are equal."""
+    """Everything that decides a training run; two runs of the same specification on the same data are equal.
+
+    Where several train together (`fit_together`), they are so up to rounding.
+    """
 
     data: str
     """A data set by name, or the path of a file or folder."""
