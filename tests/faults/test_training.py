@@ -12,7 +12,7 @@ from agrlearn.data.labelled import LabelledSet, explain_lost_workers
 from agrlearn.errors import DataError, NotFiniteError, ShapeError, TrainingError
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict
-from agrlearn.training import loop
+from agrlearn.training import epoch
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
 from tests.faults.runs import RECIPES, data, last_checkpoint, names_in, network, train, weights_of
@@ -167,14 +167,14 @@ def test_ctrl_c_once_or_twice_stops_and_the_run_goes_on_to_the_same_weights(pres
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_ctrl_c_while_the_last_epoch_is_measured_is_heard_too(epochs, tmp_path, monkeypatch):
-    measure = loop.evaluate
+    measure = epoch.evaluate
 
     def press(*arguments, **options):
         signal.raise_signal(signal.SIGINT)
         return measure(*arguments, **options)
 
     recipe = RECIPES["short"].model_copy(update={"epochs": epochs, "evaluate_every": epochs})
-    monkeypatch.setattr(loop, "evaluate", press)
+    monkeypatch.setattr(epoch, "evaluate", press)
     with pytest.raises(KeyboardInterrupt):
         fit(network(), data(), recipe, data(), tmp_path)
     monkeypatch.undo()
