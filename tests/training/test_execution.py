@@ -18,6 +18,7 @@ from agrlearn.networks.layout import has_channels_last, set_channels_last, why_c
 from agrlearn.runs.spec import RunSpec
 from agrlearn.training import execution
 from agrlearn.training.execution import CompiledForward
+from tests.training.stopping import StoppedError, at_most
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(epochs=2, batch_size=8, learning_rate=0.01, seed=3)
@@ -157,6 +158,18 @@ def test_a_run_stays_the_same_run_in_another_layout_or_compiled(tmp_path):
     fit(network(data), data, RECIPE.model_copy(update={"layout": "contiguous"}), run_dir=tmp_path)
     again = fit(network(data), data, RECIPE.model_copy(update={"compile": "off"}), run_dir=tmp_path)
     assert again.was_finished
+
+
+def test_a_run_that_was_stopped_goes_on_in_another_layout_to_the_same_weights_up_to_rounding(tmp_path):
+    data = images()
+    whole, resumed = network(data), network(data)
+    fit(whole, data, RECIPE)
+    other = RECIPE.model_copy(update={"layout": "contiguous"})
+    with pytest.raises(StoppedError), at_most(4):
+        fit(network(data), data, other, run_dir=tmp_path, checkpoint_seconds=0)
+    fit(resumed, data, RECIPE, run_dir=tmp_path)
+    assert has_channels_last(resumed)
+    assert_close(whole, resumed)
 
 
 def test_layout_and_compilation_do_not_rename_a_specification_and_earlier_files_are_read():
