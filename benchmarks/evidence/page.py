@@ -121,14 +121,18 @@ def _by_difficulty(found: Lines) -> str:
     logs = [math.log(mine / base) for mine, base in pairs]
     fewer, more = sum(log < 0 for log in logs), sum(log > 0 for log in logs)
     p, p_of_ranks = ttest_1samp(logs, 0).pvalue, wilcoxon(logs).pvalue
-    return (
+    text = (
         f"The default errs less than the ordinary network on {fewer} tables and more on {more}; over the tables, the t "
         f"test of the logarithms of the ratios has p = {p:.3f}, and Wilcoxon's p = {p_of_ranks:.3f}. It gains where "
-        f"labels are clean: {statistics.geometric_mean(easy):.3f} of the error on the {len(easy)} tables on which the "
-        f"ordinary network errs in less than {100 * _FEW_ERRORS:g} %, and {statistics.geometric_mean(hard):.3f} on the "
-        f"other {len(hard)}. That limit was drawn afterwards; that noise takes the gain was known before ([why]"
-        "(../docs/why-groups-help.md)).\n"
+        "labels are clean. The limit between the two was drawn afterwards; that noise takes the gain was known before "
+        "([why](../docs/why-groups-help.md)).\n"
     )
+    rows = [
+        (name, str(len(ratios)), f"{statistics.geometric_mean(ratios):.3f}")
+        for name, ratios in ((f"in less than {100 * _FEW_ERRORS:g} %", easy), ("in more", hard))
+    ]
+    header = ("the ordinary network errs", "tables", "error of the default over its own")
+    return f"{text}\n## {FRESH_TABLES}: where it gains\n\n{markdown_table(header, rows)}"
 
 
 def _set_by_set(title: str, found: Lines) -> list[str]:

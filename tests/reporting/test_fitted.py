@@ -58,3 +58,12 @@ def test_what_cannot_be_reported_gets_a_sentence(classifier, parts, tmp_path):
     ):
         with pytest.raises(AgrLearnError, match=message):
             report(source, tmp_path / "page.html", data=data)
+    with pytest.raises(AgrLearnError, match="a fitted classifier needs none of them"):
+        report(classifier, tmp_path / "page.html", network="mlp")
+
+
+def test_labels_are_compared_by_value(tmp_path):
+    x, y = load_iris(return_X_y=True)
+    classifier = AgrLearnClassifier(epochs=2, random_state=0).fit(x, y)
+    made = report(classifier, tmp_path / "page.html", data=(x, y.astype(float)))
+    assert numpy.array_equal(made.measured[0].confusion, confusion_matrix(y, classifier.predict(x)))

@@ -96,7 +96,7 @@ def p_value(difference: Mean) -> float:
 
     if difference.runs < 2:
         return math.nan
-    if difference.standard_error <= 1e-9 * abs(difference.value):  # all are equal but for rounding: the sign test then
+    if difference.standard_error <= 1e-9 * abs(difference.value):  # all are equal up to rounding: the sign test then
         return 2.0 ** (1 - difference.runs) if difference.value else 1.0
     return float(2 * t.sf(abs(difference.value) / difference.standard_error, difference.runs - 1))
 

@@ -24,7 +24,7 @@ CONVERSION_OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 """What may be said about a conversion, with the defaults; an empty text means that `aggregate` decides.
 
-In a network's description neither is empty but for joins before the classifier, which have no `at`.
+A network's description always names its join; its `at` is empty unless one was given.
 """
 
 

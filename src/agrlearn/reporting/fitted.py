@@ -57,11 +57,10 @@ def _subject(classifier: "AgrLearnClassifier", rows: Any, labels: Sequence[Any])
     if len(labels) != len(objects):
         raise DataError(f"expected one label for each of {len(objects)} rows, got {len(labels)}")
     names = tuple(map(str, classifier.classes_))
-    numbers = {name: number for number, name in enumerate(names)}
-    texts = [str(label) for label in labels]
-    unknown = next((text for text in texts if text not in numbers), None)
+    numbers = {label: number for number, label in enumerate(classifier.classes_)}
+    unknown = next((label for label in labels if label not in numbers), None)
     if unknown is not None:
         raise DataError(f"the classifier does not know the class {unknown}; it was fitted on {', '.join(names)}")
-    test_set = LabelledSet(objects, torch.tensor([numbers[text] for text in texts]), names)
+    test_set = LabelledSet(objects, torch.tensor([numbers[label] for label in labels]), names)
     words = () if classifier.vocabulary_ is None else classifier.vocabulary_.words
     return Subject(classifier.network_, test_set, classifier._context, f"{len(objects):,} objects", words)

@@ -41,6 +41,8 @@ def report(
         What the page shows.
     """
     if not isinstance(runs, str | Path | Sequence):
+        if command or network is not None or data_dir is not None:
+            raise RecipeError("command, network and data_dir are for runs, and a fitted classifier needs none of them")
         made = report_of_classifier(runs, data, title=title, dial=dial)
         write_output(Path(output), render(made))
         return made

@@ -97,7 +97,6 @@ def _settings(epochs: int) -> dict[str, RunSpec]:
         "ordinary, objects as fold 2": seeing_as_many(ordinary, 2),
         "ordinary, mixup": with_settings(ordinary, mixup=_MIXUP),
         GROUPS: groups_of(ordinary, **DEFAULT_GROUPS),
-        # Of 1, 3 and 10 times the ordinary network's rate, 3 was best on validation parts here too.
         DIAL: groups_of(ordinary, fold=_DIAL_FOLD, join="features", width=_DIAL_WIDTH),
         CHEAP: seeing_as_many(with_settings(ordinary, width=_DIAL_WIDTH), _DIAL_FOLD),
     }

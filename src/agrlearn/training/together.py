@@ -173,7 +173,7 @@ class _Stack:
         self.mlps.release()
         smaller = _Stack([self.trainees[place] for place in kept])
         for old, new in zip(self.mlps.trained, smaller.mlps.trained, strict=True):
-            # What an optimizer keeps of a tensor has its shape, but for the number of steps.
+            # An optimizer's averages have the shape of their tensor; the number of steps is a single value.
             smaller.optimizer.state[new] = {
                 name: value[kept] if isinstance(value, Tensor) and value.ndim else value
                 for name, value in self.optimizer.state[old].items()
