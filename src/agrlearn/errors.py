@@ -1,7 +1,7 @@
 """The kinds of errors. Each message says what was expected, what was given, and what to do."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -64,8 +64,12 @@ def look_up(catalogue: Mapping[str, Value], name: str, kind: str) -> Value:
         return catalogue[name]
     if len(name) > _LONGEST_NAME:  # perhaps from a file; comparing long names is slow
         name = f"{name[:_LONGEST_NAME]}…"
-    close = difflib.get_close_matches(name, catalogue, n=1)
-    hint = f"did you mean {close[0]!r}? The" if close else "the"
     choices = ", ".join(list(catalogue)[:_MOST_CHOICES])
     more = f" and {len(catalogue) - _MOST_CHOICES} more" if len(catalogue) > _MOST_CHOICES else ""
-    raise UnknownNameError(f"no {kind} is called {name!r}; {hint} choices are: {choices}{more}")
+    raise UnknownNameError(f"no {kind} is called {name!r}; {hint(name, catalogue)} choices are: {choices}{more}")
+
+
+def hint(name: str, choices: Iterable[str]) -> str:
+    """How a sentence goes on that lists the choices: with the closest match, if one is close."""
+    close = difflib.get_close_matches(name, choices, n=1)
+    return f"did you mean {close[0]!r}? The" if close else "the"

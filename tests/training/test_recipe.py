@@ -18,7 +18,7 @@ from agrlearn.training.setup import learning_rate_at
         ({"epochs": "many"}, "epochs: input should be a valid integer"),
         ({"optimizer": "adagrad"}, "'sgd', 'adam' or 'adamw'"),
         ({"milestones": (0.5, 0.2)}, "milestones should rise"),
-        ({"learning_rat": 0.1}, "there is no setting 'learning_rat'; the settings are: epochs"),
+        ({"learning_rat": 0.1}, r"no setting 'learning_rat'; did you mean 'learning_rate'\? The settings are: epochs"),
     ],
 )
 def test_a_bad_recipe_gets_a_sentence(values, message):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agrlearn.errors import RecipeError
+from agrlearn.errors import RecipeError, hint
 
 # Beyond these, torch's own numbers overflow.
 Count = Annotated[int, Field(ge=1, lt=2**31)]
@@ -32,7 +32,8 @@ class Settings(BaseModel):
         first = error.errors()[0]
         where = ".".join(str(name) for name in first["loc"])
         if first["type"] == "extra_forbidden":
-            return f"there is no setting {where!r}; the settings are: {', '.join(cls.model_fields)}"
+            known = cls.model_fields
+            return f"there is no setting {where!r}; {hint(where, known)} settings are: {', '.join(known)}"
         if first["type"] == "value_error":
             return str(first["ctx"]["error"])
         given = "" if first["type"] == "missing" else f", got {first['input']!r}"
