@@ -140,7 +140,8 @@ class Unlike(odd.Odd):
 
 
 REFUSED = {
-    "averaged heads": (lambda m, h: (m.out(h) + m.other(h)) / 2, "out and other each make some.*classifier="),
+    "weighted heads": (lambda m, h: (2 * m.out(h) + m.other(h)) / 3, "out and other each make some.*classifier="),
+    "the larger of two": (lambda m, h: torch.maximum(m.out(h), m.other(h)), "out and other each make some"),
     "two outputs": (lambda m, h: (m.out(h), m.other(h)), "out and other could each make.*classifier="),
     "a learned factor of one": (lambda m, h: m.out(h) * m.scale, "not the output of out.*pass classifier='out'"),
     "a sigmoid": (lambda m, h: m.out(h).sigmoid(), "sigmoid.*multi-label.*softmax"),
@@ -164,14 +165,41 @@ def test_where_the_class_layer_cannot_be_told_the_sentence_names_the_choices(cas
         aggregate(Unlike(end), 2, odd.vectors(), join="max", verbose=False)
 
 
-def test_a_named_head_of_two_is_kept_and_the_rest_is_said_to_be_left_out():
-    model = Unlike(REFUSED["averaged heads"][0]).eval()
-    network = aggregate(model, 2, odd.vectors(), join="max", classifier="other", verbose=False)
+AVERAGED = {
+    "heads": lambda m, h: (m.out(h) + m.other(h)) / 2,
+    "heads of two layers": lambda m, h: torch.stack([m.out(h), m.other(m.second(h))]).mean(dim=0),
+    "a softmax of heads": lambda m, h: ((m.out(h) + m.other(h)) / 2).softmax(dim=1),
+    "heads that training returns apart": lambda m, h: (
+        (m.out(h), m.other(h)) if m.training else (m.out(h) + m.other(h)) / 2
+    ),
+}
+
+
+@pytest.mark.parametrize("end", AVERAGED)
+def test_averaged_heads_survive_learn_and_come_back_out(end):
+    def make():
+        torch.manual_seed(1)
+        return Unlike(AVERAGED[end])
+
+    if "training" in end:  # the last law of training compares with the model's one output
+        network = aggregate(make(), 2, odd.vectors(), verbose=False)
+        network.train()(group(odd.vectors(), 2)).square().sum().backward()
+        assert {"out.weight", "other.weight"} <= trained_names(network.shared.model)
+    else:
+        check_model(make, odd.vectors)
+    network = aggregate(make(), 2, odd.vectors(), verbose=False)
+    assert network.conversion.classifier == "out and other"
+    assert not network.conversion.left_out
+
+
+def test_a_named_head_of_two_is_all_that_remains():
+    model, objects = Unlike(AVERAGED["heads"]).eval(), odd.vectors()
+    network = aggregate(model, 2, objects, join="max", classifier="other", verbose=False).eval()
     assert "what the model does behind other is left out" in str(network.conversion)
-    objects = odd.vectors()
     with torch.no_grad():
-        torch.testing.assert_close(network(replicate(objects, 2))[:, 0], model.other(model.features(objects)))
-        torch.testing.assert_close(single(network)(objects), model(objects))
+        expected = model.other(model.features(objects))
+        torch.testing.assert_close(network(replicate(objects, 2))[:, 0], expected)
+        torch.testing.assert_close(single(network)(objects), expected)
 
 
 @pytest.mark.parametrize("classifier", ["second", "missing", "scale"])
@@ -223,18 +251,8 @@ def test_a_transformer_for_several_labels_is_refused():
         aggregate(model, 2, foreign.bert_tokens(), join="max", verbose=False)
 
 
-def test_the_distilled_heads_of_timm_are_named():
-    model = zoo.timm_model("deit_tiny_distilled_patch16_224", img_size=32, depth=1)()
-    with pytest.raises(ConversionError, match=r"head and head_dist each make some.*classifier="):
-        aggregate(model, 2, torch.rand(2, 3, 32, 32), join="max", verbose=False)
-    network = aggregate(model, 2, torch.rand(2, 3, 32, 32), join="max", classifier="head", verbose=False)
-    assert network.conversion.left_out
-
-
-def test_a_transformer_with_a_teacher_is_asked_about_its_heads():
-    model = zoo.transformer("DeiT", **zoo.VIT, architectures=["DeiTForImageClassificationWithTeacher"])()
-    with pytest.raises(ConversionError, match=r"cls_classifier and distillation_classifier each make some"):
-        aggregate(model, 2, zoo.images()(), join="max", verbose=False)
+def test_a_model_with_a_head_for_distillation_survives_learns_and_comes_back_out():
+    check_model(zoo.timm_model("deit_tiny_distilled_patch16_224", img_size=32, depth=1), zoo.pictures(32))
 
 
 def test_dropout_that_is_always_on_is_compared_under_one_seed():

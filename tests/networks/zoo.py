@@ -130,6 +130,10 @@ SIGHT = {
     "ViT": (transformer("ViT", **VIT), images()),
     "DeiT": (transformer("DeiT", **VIT, architectures=["DeiTForImageClassification"]), images()),
     "BEiT": (transformer("Beit", **VIT), images()),
+    "DeiT with a teacher": (
+        transformer("DeiT", **VIT, architectures=["DeiTForImageClassificationWithTeacher"]),
+        images(),
+    ),
     "DINOv2": (transformer("Dinov2", **VIT), images()),
     "Swin": (
         transformer("Swin", image_size=32, patch_size=4, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=4),
@@ -177,9 +181,11 @@ TIMM = {name: (timm_model(name), pictures()) for name in ANY_SIZE.split()} | {
         "mixer_s32_224": 64, "resmlp_12_224": 64, "gmlp_ti16_224": 64, "cait_xxs24_224": 64, "xcit_nano_12_p16_224": 64,
         "pit_ti_224": 64, "beit_base_patch16_224": 32, "eva02_tiny_patch14_224": 56, "coatnet_nano_rw_224": 64,
         "visformer_tiny": 64, "tnt_s_legacy_patch16_224": 64, "twins_svt_small": 64,
+        "deit_tiny_distilled_patch16_224": 64,
     }.items()
 }  # fmt: skip
 TIMM["inception_v3"] = (timm_model("inception_v3"), pictures(96))
+TIMM |= {name: (timm_model(name), pictures(224)) for name in ("levit_128s", "efficientformer_l1")}
 TORCHVISION = {
     name: (torchvision_model(name, **options), pictures(size))
     for name, size, options in (

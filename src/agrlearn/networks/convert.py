@@ -182,10 +182,12 @@ def _join_last_features(
     layer = find_class_layer(model, objects, classifier)
     shared = LastFeatures(model, layer)
     shared.changes_input = changes_input(model, objects)
-    plain = len(layer.shape) == 1 and is_linear(shared.layer) and layer.keyword is None
+    first, readings = shared.layers()[0], layer.readings
+    plain = len(readings) == len(readings[0].shape) == 1 and is_linear(first) and readings[0].keyword is None
     network = AggregatedClassifier(
-        nn.Identity(), features=math.prod(layer.shape), fold=fold, num_classes=layer.scores.shape[1], join=join,
-        shared=shared, noise=noise, head=shared.layer if plain else ClassHead(shared.layer, layer),
+        nn.Identity(), features=sum(math.prod(reading.shape) for reading in readings), fold=fold,
+        num_classes=layer.scores.shape[1], join=join, shared=shared, noise=noise,
+        head=first if plain else ClassHead(shared.layers(), readings),
     ).eval()  # fmt: skip
     network.slot_blind = True
     try:

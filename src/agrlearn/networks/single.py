@@ -20,7 +20,8 @@ def single(network: AggregatedClassifier, *, probabilities: bool = False) -> nn.
     """An ordinary module that classifies one object at a time, with the weights that the network has now.
 
     It has no trace of groups where the slots are pooled by max or mean: of a model that `aggregate` wrapped it is that
-    model, so `model.load_state_dict(single(network).state_dict())` works. Where the slots are read side by side, the
+    model, so `model.load_state_dict(single(network).state_dict())` works, unless a part of it was left out (see
+    `classifier` there). Where the slots are read side by side, the
     weights that read them are summed and the heads are averaged, as Replicated prediction does. The network itself
     stays as it is.
 
@@ -36,7 +37,9 @@ def single(network: AggregatedClassifier, *, probabilities: bool = False) -> nn.
     >>> single(network)(torch.zeros(5, 4)).shape
     torch.Size([5, 3])
     """
-    if not probabilities and isinstance(network.join, Join) and network.join.slot_blind:
+    # What a model does behind its class layer was not trained where `aggregate` was told to leave it out.
+    whole = not getattr(network.conversion, "left_out", False)
+    if whole and not probabilities and isinstance(network.join, Join) and network.join.slot_blind:
         ordinary = _ordinary_model(network)
         if ordinary is not None:
             return ordinary.eval()

@@ -18,12 +18,11 @@ _NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 @dataclass(frozen=True)
-class ClassLayer:
-    """The layer that makes a model's class scores."""
+class Reading:
+    """What a layer that makes class scores reads in a pass."""
 
     name: str
-    scores: Tensor
-    """(objects, classes), what it makes of the example."""
+    """Of the layer."""
     shape: tuple[int, ...]
     """Of what it reads of one object."""
     place: int
@@ -32,12 +31,25 @@ class ClassLayer:
     """How often it ran."""
     keyword: str | None
     """The name of the argument that it reads, where the model calls it so."""
+
+
+@dataclass(frozen=True)
+class ClassLayer:
+    """The layer that makes a model's class scores, or the layers whose mean they are."""
+
+    readings: tuple[Reading, ...]
+    scores: Tensor
+    """(objects, classes), what it makes of the example."""
     path: Path
     """Where the model returns its scores."""
     picks: bool = False
     """Whether it scores every position of an object, of which the model picks one."""
     left_out: bool = False
     """Whether the model does something else with the scores than to make probabilities of them."""
+
+    @property
+    def name(self) -> str:
+        return " and ".join(reading.name for reading in self.readings)
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ def find_class_layer(
     """The layer called `name`, or the one whose output the model's class scores are.
 
     Args:
-        linear: consider only linear layers and 1×1 convolutions.
+        linear: consider only linear layers and 1×1 convolutions, and of these a single one.
     """
     _refuse_multi_label(getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification")
     layers = {key: module for key, module in model.named_modules() if _has_weights(module, linear)}
@@ -71,7 +83,10 @@ def find_class_layer(
         )
     if found:
         return search.describe(found[-1], left_out=False)
-    return search.named(name) if name is not None else search.give_up(linear=linear)
+    if name is not None:
+        return search.named(name)
+    averaged = None if linear else search.averaged()
+    return averaged or search.give_up(linear=linear)
 
 
 class _Search:
@@ -206,11 +221,41 @@ class _Search:
                 f"{made.name} makes probabilities, but heads are trained on scores before the softmax; take the "
                 f"softmax out of {made.name}"
             )
+        return ClassLayer((self._reading(made, picks=match.picks),), scores, match.path, match.picks, left_out)
+
+    def _reading(self, made: Call, *, picks: bool = False) -> Reading:
         calls = self.ran[made.name]
-        return ClassLayer(
-            made.name, scores, tuple(made.read.shape[2 if match.picks else 1 :]),
-            -1 if made.place == calls - 1 else made.place, calls, made.keyword, match.path, match.picks, left_out,
-        )  # fmt: skip
+        place = -1 if made.place == calls - 1 else made.place
+        return Reading(made.name, tuple(made.read.shape[2 if picks else 1 :]), place, calls, made.keyword)
+
+    def averaged(self) -> ClassLayer | None:
+        """The linear layers whose mean the class scores are, as with a second head for distillation."""
+        for path, scores in self.scores.items():
+            made = [
+                call
+                for call in self.calls
+                if is_linear(self.layers[call.name]) and self.ran[call.name] == 1 and call.flat.shape == scores.shape
+            ]
+            if len(made) > 1 and self._is_mean(made, path):
+                mean = torch.stack([call.flat for call in made]).mean(dim=0)
+                return ClassLayer(tuple(map(self._reading, made)), mean, path)
+        return None
+
+    def _is_mean(self, made: list[Call], path: Path) -> bool:
+        """Whether the class scores are the mean of what these made, also when one of them makes something else."""
+        flats = [call.flat for call in made]
+        if not is_end(torch.stack(flats).mean(dim=0), self.scores[path]):
+            return False
+        for number, call in enumerate(made):
+            other = torch.randn(call.made.shape, generator=generator(1)).to(call.made.device, call.made.dtype)
+            try:
+                changed = record(self.model, self.objects, self.layers, call, other).entries.get(path)
+            except FAILURES:
+                return False
+            expected = torch.stack([*flats[:number], other.flatten(1), *flats[number + 1 :]]).mean(dim=0)
+            if changed is None or not is_end(expected, changed.detach()):
+                return False
+        return True
 
     def give_up(self, *, linear: bool) -> ClassLayer:
         """Say why there is no class layer, and what to name."""

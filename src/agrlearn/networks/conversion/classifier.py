@@ -31,8 +31,9 @@ class Classifier:
 def take_off_classifier(model: nn.Module, objects: Objects, name: str | None = None) -> Classifier:
     """Replace the model's classifier by a tap that hands out T, stopping there where the model does more behind it."""
     found = find_class_layer(model, objects, name, linear=True)
-    if found.picks or found.calls > 1:
-        often = "at every position of an object" if found.picks else f"{found.calls} times in a pass"
+    [reading] = found.readings
+    if found.picks or reading.calls > 1:
+        often = "at every position of an object" if found.picks else f"{reading.calls} times in a pass"
         raise ConversionError(
             f"{found.name} runs {often}, so it cannot be split into heads; leave at= out and pass join='max' or "
             "'mean', which keep it as it is"

@@ -1,6 +1,8 @@
 """Joining right before a model's class layer: the model runs on each object as it is, nothing in it is changed."""
 
+import math
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,15 +10,15 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, ShapeError
 from agrlearn.grouping import Objects, count_objects, map_objects
-from agrlearn.networks.conversion.class_layer import ClassLayer
+from agrlearn.networks.conversion.class_layer import ClassLayer, Reading
 from agrlearn.networks.conversion.scores import class_scores_in, number_positions, read_positions
 from agrlearn.networks.conversion.tracing import call, copied, tensors_in
 
 
 class _Watch(threading.local):
-    """What the class layer reads in this thread's pass; others may be on their way through the model as well."""
+    """What class layers read in this thread's pass; others may be on their way through the model as well."""
 
-    read: list[Tensor] | None = None
+    read: list[tuple[nn.Module, Tensor]] | None = None
     grad: bool = True
 
 
@@ -26,7 +28,8 @@ _WATCH = _Watch()
 # quantize_dynamic carries hooks over to its own layers, but not that they take keywords.
 def _note_input(module: nn.Module, args: tuple, kwargs: dict | None = None) -> None:
     if _WATCH.read is not None:
-        _WATCH.read.append(next(tensors_in((args, kwargs))).clone())  # the model may go on to change it in place
+        # A copy, since the model may go on to change it in place.
+        _WATCH.read.append((module, next(tensors_in((args, kwargs))).clone()))
         _WATCH.grad = torch.is_grad_enabled()
 
 
@@ -37,6 +40,8 @@ def _number_positions(module: nn.Module, args: tuple, output: Tensor) -> Tensor 
 class LastFeatures(nn.Module):
     """Objects to what the class layer reads of them: (objects, ...) -> (objects, features).
 
+    Where the class scores are the mean of what several layers make, what each reads stands side by side.
+
     Args:
         model: as it is; the class layer gets a hook that notes what it reads.
     """
@@ -44,18 +49,17 @@ class LastFeatures(nn.Module):
     def __init__(self, model: nn.Module, layer: ClassLayer) -> None:
         super().__init__()
         self.model = model
-        self.layer_name, self.shape, self.picks = layer.name, layer.shape, layer.picks
-        self.place, self.calls, self.path = layer.place, layer.calls, layer.path
+        self.readings, self.picks, self.path = layer.readings, layer.picks, layer.path
         self.changes_input = False
         """Whether the model works on its input in place, so that it is given a copy."""
-        self.layer.register_forward_pre_hook(_note_input, with_kwargs=True, prepend=True)
-        if self.picks:
-            self.layer.register_forward_hook(_number_positions)
+        for part in self.layers():
+            part.register_forward_pre_hook(_note_input, with_kwargs=True, prepend=True)
+            if self.picks:
+                part.register_forward_hook(_number_positions)
 
-    @property
-    def layer(self) -> nn.Module:
-        """The class layer."""
-        return self.model.get_submodule(self.layer_name)
+    def layers(self, model: nn.Module | None = None) -> list[nn.Module]:
+        """The layers that make class scores, also in a copy of the model."""
+        return [(model or self.model).get_submodule(reading.name) for reading in self.readings]
 
     def forward(self, objects: Objects) -> Tensor:
         if self.changes_input:
@@ -63,32 +67,36 @@ class LastFeatures(nn.Module):
         before, _WATCH.read = _WATCH.read, []
         try:
             output = call(self.model, objects)
-            read = _WATCH.read
+            noted = _WATCH.read
         finally:
             _WATCH.read = before
-        self._check_calls(len(read))
-        features = read[self.place]
-        if self.picks:
-            features = self._picked(features, output)
-        expected = (count_objects(objects), *self.shape)
-        if features.shape != expected:
-            raise ShapeError(
-                f"{self.layer_name} read {tuple(features.shape)}, but {expected} was expected of {expected[0]} "
-                "objects; pass objects of the size of the example that the model was aggregated with"
-            )
-        return features.flatten(1)
+        parts = []
+        for reading, layer in zip(self.readings, self.layers(), strict=True):
+            read = [tensor for module, tensor in noted if module is layer]
+            self._check_calls(reading, len(read))
+            features = read[reading.place]
+            if self.picks:
+                features = self._picked(features, output)
+            expected = (count_objects(objects), *reading.shape)
+            if features.shape != expected:
+                raise ShapeError(
+                    f"{reading.name} read {tuple(features.shape)}, but {expected} was expected of {expected[0]} "
+                    "objects; pass objects of the size of the example that the model was aggregated with"
+                )
+            parts.append(features.flatten(1))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    def _check_calls(self, ran: int) -> None:
+    def _check_calls(self, reading: Reading, ran: int) -> None:
         """Refuse a pass in which another call of the class layer may be taken for the one, or gradients are lost."""
-        if ran != self.calls and (ran == 0 or self.calls == 1 or self.place >= 0):
+        if ran != reading.calls and (ran == 0 or reading.calls == 1 or reading.place >= 0):
             raise ConversionError(
-                f"{self.layer_name} ran {ran} times in this pass in {'train' if self.training else 'eval'} mode, but "
-                f"{self.calls} times on the example in eval mode, so what it reads cannot be told; let the model run "
-                "it as often in both modes"
+                f"{reading.name} ran {ran} times in this pass in {'train' if self.training else 'eval'} mode, but "
+                f"{reading.calls} times on the example in eval mode, so what it reads cannot be told; let the model "
+                "run it as often in both modes"
             )
         if self.training and torch.is_grad_enabled() and not _WATCH.grad:
             raise ConversionError(
-                f"{self.layer_name} runs without gradients, so nothing before it would learn, as in a part under "
+                f"{reading.name} runs without gradients, so nothing before it would learn, as in a part under "
                 "torch.no_grad or a checkpoint with use_reentrant=True; pass use_reentrant=False there"
             )
 
@@ -105,26 +113,29 @@ class LastFeatures(nn.Module):
     def ordinary(self) -> nn.Module:
         """A copy of the model with the weights that it has now, and without the hooks."""
         model = copied(self.model)
-        layer = model.get_submodule(self.layer_name)
-        for hooks, own in ((layer._forward_pre_hooks, _note_input), (layer._forward_hooks, _number_positions)):
-            for key in [key for key, hook in hooks.items() if hook is own]:
-                del hooks[key]
-                layer._forward_pre_hooks_with_kwargs.pop(key, None)
+        for layer in self.layers(model):
+            for hooks, own in ((layer._forward_pre_hooks, _note_input), (layer._forward_hooks, _number_positions)):
+                for key in [key for key, hook in hooks.items() if hook is own]:
+                    del hooks[key]
+                    layer._forward_pre_hooks_with_kwargs.pop(key, None)
         return model
 
 
 class ClassHead(nn.Module):
-    """The class layer on features that were flattened: (groups, features) -> (groups, classes)."""
+    """Class layers on features that were flattened, and their mean: (groups, features) -> (groups, classes)."""
 
-    def __init__(self, layer: nn.Module, found: ClassLayer) -> None:
+    def __init__(self, layers: Sequence[nn.Module], readings: Sequence[Reading]) -> None:
         super().__init__()
-        self.layer = layer
-        self.shape = found.shape
-        self.keyword = found.keyword
+        self.layers = nn.ModuleList(layers)
+        self.readings = tuple(readings)
 
     def forward(self, t: Tensor) -> Tensor:
-        t = t.unflatten(1, self.shape).clone()  # the layer may work on it in place
-        return (self.layer(t) if self.keyword is None else self.layer(**{self.keyword: t})).flatten(1)
+        made = []
+        parts = t.split([math.prod(reading.shape) for reading in self.readings], dim=1)
+        for part, layer, reading in zip(parts, self.layers, self.readings, strict=True):
+            read = part.unflatten(1, reading.shape).clone()  # the layer may work on it in place
+            made.append((layer(read) if reading.keyword is None else layer(**{reading.keyword: read})).flatten(1))
+        return made[0] if len(made) == 1 else torch.stack(made).mean(dim=0)
 
 
 def changes_input(model: nn.Module, objects: Objects) -> bool:
