@@ -6,7 +6,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from agrlearn.data.augmentation import crop_and_flip
-from agrlearn.data.labelled import batches
+from agrlearn.data.batches import batches
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.networks.catalogue import build_network, standardizers
 from agrlearn.seeding import generator

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agrlearn.data.labelled import LabelledSet, batches
+from agrlearn.data.batches import batches
+from agrlearn.data.labelled import LabelledSet
 from agrlearn.grouping import GroupBatchSampler
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import torch
 
-from agrlearn.data.labelled import LabelledSet, batches
+from agrlearn.data.batches import batches
+from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import AgrLearnError, look_up
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.files import markdown_table, write_atomically

@@ -8,7 +8,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import TensorDataset
 
-from agrlearn.data.labelled import LabelledSet, batches, fetch
+from agrlearn.data.batches import batches, fetch
+from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError
 from agrlearn.grouping import GroupBatchSampler
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from agrlearn.data.batches import explain_lost_workers
 from agrlearn.data.datasets import open_source
-from agrlearn.data.labelled import LabelledSet, explain_lost_workers
+from agrlearn.data.labelled import LabelledSet
 from agrlearn.errors import DataError, NotFiniteError, ShapeError, TrainingError
 from agrlearn.networks.catalogue import build_network
 from agrlearn.prediction.predict import predict

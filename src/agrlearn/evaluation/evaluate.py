@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, check_range, explain_lost_workers, fetch, fetch_each
+from agrlearn.data.batches import explain_lost_workers, fetch, fetch_each
+from agrlearn.data.labelled import LabelledSet, check_range
 from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError
 from agrlearn.evaluation.metrics import ClassScores, Outcomes, Scores, macro_f1, outcomes_of, score, scores_by_class

@@ -17,7 +17,7 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import fetch
+from agrlearn.data.batches import fetch
 from agrlearn.errors import AgrLearnWarning
 from agrlearn.grouping import GroupBatchSampler, Objects, first_tensor, group
 from agrlearn.modes import evaluating

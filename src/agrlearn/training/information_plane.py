@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import fetch
+from agrlearn.data.batches import fetch
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import group
 from agrlearn.information import plane

@@ -12,7 +12,8 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch.utils.data import Dataset
 
-from agrlearn.data.labelled import LabelledSet, batches, check_range, explain_lost_workers
+from agrlearn.data.batches import batches, explain_lost_workers
+from agrlearn.data.labelled import LabelledSet, check_range
 from agrlearn.data.pairs import checked_dataset
 from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
 from agrlearn.networks.aggregated import AggregatedClassifier

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from agrlearn.adam import Adam
-from agrlearn.data.labelled import fetch
+from agrlearn.data.batches import fetch
 from agrlearn.errors import RecipeError
 from agrlearn.grouping import Objects, group
 from agrlearn.information.bottleneck import BottleneckRegularizer, Regularizer, VariationalRegularizer, memory_for
