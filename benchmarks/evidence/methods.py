@@ -12,6 +12,7 @@ from agrlearn.studies.compare import (
     groups_of,
     make_methods,
     seeing_as_many,
+    with_fewer_epochs,
     with_settings,
 )
 from agrlearn.training.defaults import DEFAULT_GROUPS, DEFAULT_RECIPE
@@ -110,6 +111,8 @@ def methods_for(data: str) -> list[Method]:
     found = [methods[0], *controls, *methods[1:]]
     if about.quick:
         found.append(Method(CHOSEN, tuple(groups_of(spec, **settings) for settings in _TRIES), "groups"))
+        if vectors:
+            found.append(_fewer_epochs_of_groups(with_settings(spec, dropout=_DROPOUT)))
     else:
         found = [Method(method.name, (method.tries[len(method.tries) // 2],), method.kind) for method in found]
     if about.tabm:
@@ -125,10 +128,16 @@ def _methods_for_fresh(spec: RunSpec) -> list[Method]:
         Method(DROPPED, (spec,)),
         Method("ordinary, objects as fold 2", (seeing_as_many(spec, 2),)),
         Method("mixup of features, halves", (_halves(spec),)),
-        *(method for method in rivals if method.name.startswith("ensemble")),
+        *(method for method in rivals if method.name.startswith(("ensemble", "fewer epochs"))),
         Method(DROPPED_GROUPS, (groups_of(spec, **DEFAULT_GROUPS),), "groups"),
+        _fewer_epochs_of_groups(spec),
         *(method for method in rivals if method.kind == "context"),
     ]
+
+
+def _fewer_epochs_of_groups(dropped: RunSpec) -> Method:
+    tries = tuple(with_fewer_epochs(groups_of(dropped, **DEFAULT_GROUPS)))
+    return Method(f"{DROPPED_GROUPS}, fewer epochs", tries, "groups")
 
 
 def candidates(spec: RunSpec) -> dict[str, RunSpec]:

@@ -9,13 +9,13 @@ from typing import Any
 
 from agrlearn.networks.catalogue import NETWORKS, network_defaults
 from agrlearn.runs.jobs import Resources, run_jobs
-from agrlearn.runs.many import Job
+from agrlearn.runs.many import Job, bundles_of
 from agrlearn.runs.result import FinishedRun
 from agrlearn.runs.spec import RunSpec
 from agrlearn.studies.compare import ORDINARY, Method, cell_name, compare_methods, for_choosing
 from agrlearn.studies.comparison import Line
 from benchmarks.evidence.methods import DATA_SETS, candidates, methods_for
-from benchmarks.evidence.tabm_rival import do_run_or_tabm
+from benchmarks.evidence.tabm_rival import do_runs_or_tabm
 
 RESULTS = Path(__file__).parent.parent.parent / "results" / "evidence"
 
@@ -36,15 +36,17 @@ def run_methods(data: str, methods: Sequence[Method], splits: int, results: Path
             failed: list[str] = []
             count = 0
 
-            def on_done(job: Job, outcome: Any) -> None:
+            def on_done(bundle: Sequence[Job], outcome: Any) -> None:
                 nonlocal count
-                count += 1
-                if isinstance(outcome, Exception):
-                    failed.append(f"{job.label}, seed {job.spec.seed}: {outcome}")
-                if count % 10 == 0:
+                outcomes = outcome if isinstance(outcome, list) else [outcome] * len(bundle)
+                for job, own in zip(bundle, outcomes, strict=True):
+                    if isinstance(own, Exception):
+                        failed.append(f"{job.label}, seed {job.spec.seed}: {own}")
+                count += len(bundle)
+                if count // 10 > (count - len(bundle)) // 10:
                     pack(data, folder, results)  # a stopped command goes on from here
 
-            run_jobs(jobs, do_run_or_tabm, Resources(), on_done=on_done)
+            run_jobs(bundles_of(jobs, Resources()), do_runs_or_tabm, Resources(), on_done=on_done)
             pack(data, folder, results)
             for sentence in failed:
                 print(f"failed: {sentence}", flush=True)

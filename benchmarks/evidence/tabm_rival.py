@@ -2,6 +2,7 @@
 
 import copy
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -15,7 +16,8 @@ from torch.nn import functional
 from agrlearn.evaluation.metrics import METRICS, outcomes_of, score
 from agrlearn.files import make_own_folder, write_atomically
 from agrlearn.grouping import first_tensor
-from agrlearn.runs.many import Job, do_run
+from agrlearn.runs.jobs import Outcome
+from agrlearn.runs.many import Job, do_runs
 from agrlearn.runs.result import REPLICATED, FinishedRun, ProtocolScores, RunResult, describe_machine
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import open_data
@@ -43,12 +45,17 @@ class _Part:
     y: Tensor
 
 
-def do_run_or_tabm(job: Job) -> FinishedRun:
-    """One run, of a network of ours, of scikit-learn or of TabM."""
-    if job.spec.network != TABM or job.cell is None:
-        return do_run(job)
+def do_runs_or_tabm(jobs: Sequence[Job]) -> list[Outcome]:
+    """Runs of networks of ours that train together, or one of scikit-learn or of TabM."""
+    if jobs[0].spec.network != TABM:
+        return do_runs(jobs)
+    return [_do_tabm(job) for job in jobs]
+
+
+def _do_tabm(job: Job) -> FinishedRun:
     if (done := job.finished()) is not None:
         return done
+    assert job.cell is not None
     versions = {package: version(package) for package in ("agrlearn", "torch", "numpy")}
     finished = FinishedRun(format=RUN_FORMAT, versions=versions, spec=job.spec, result=_run_tabm(job.spec))
     make_own_folder(job.cell.parent)

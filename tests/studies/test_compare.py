@@ -51,6 +51,13 @@ def test_the_strength_of_a_remedy_is_the_one_that_did_best_on_the_validation_par
     assert remedy.seconds > ordinary.seconds  # with what was spent on choosing
 
 
+def test_fewer_epochs_are_fewer_and_never_none():
+    for epochs, expected in ((60, [10, 20, 40]), (3, [1, 2]), (1, [1])):
+        spec = with_settings(base_spec("wine")[0], epochs=epochs)
+        [method] = [method for method in make_methods(spec) if method.name == "fewer epochs"]
+        assert [tried.recipe.epochs for tried in method.tries] == expected
+
+
 def test_what_is_done_is_not_run_again(tmp_path):
     methods = [Method("ordinary network", (quick_spec(),), "ordinary")]
     first = compare_methods(methods, tmp_path, seeds=2, run=in_this_process)

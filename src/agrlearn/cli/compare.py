@@ -27,8 +27,9 @@ def compare(
 ) -> None:
     """Find out whether groups are worth it on DATA: the same splits for an ordinary network, its remedies and groups.
 
-    The remedies (dropout, label smoothing, mixup, manifold mixup) have their strengths chosen on a validation part; an
-    ensemble of 4 and, for tables, classifiers of scikit-learn stand beside them. Stopped, the same command goes on.
+    The remedies (dropout, fewer epochs, label smoothing, mixup, manifold mixup) have their strengths chosen on a
+    validation part; an ensemble of 4 and, for tables, classifiers of scikit-learn stand beside them. Stopped, the same
+    command goes on.
 
     Parameters
     ----------
