@@ -112,7 +112,7 @@ def _seen() -> list[str]:
         )
         good = j is not None and (0.9 * lower <= j <= 1.1 * upper or j >= most - 0.3)
         of_j = ("", "", "") if j is None else (f"{seen['information']:.2f}", f"{j:.2f}", "yes" if good else "no")
-        of_y = (f"{seen['y_information']:.2f}", f"{seen['y_information_bound']:.2f}")
+        of_y = (f"{seen[name]:.2f}".replace("-", "−") for name in ("y_information", "y_information_bound"))
         error = METRICS["error"].text(seen["validation_error"])
         rows.append((key, *of_j, f"{lower:.2f} to {upper:.2f}", f"{most:.2f}", *of_y, error))
     header = (
