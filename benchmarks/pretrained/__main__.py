@@ -10,7 +10,7 @@ is a data set, or speed. The weights come with the packages in neighbours.txt.
 import sys
 from pathlib import Path
 
-from agrlearn.errors import look_up
+from agrlearn.errors import AgrLearnError, look_up
 from benchmarks.pretrained.models import missing_packages
 from benchmarks.pretrained.page import page
 from benchmarks.pretrained.runs import DATA_SETS, ORDER, RESULTS, SPEED, run
@@ -31,4 +31,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except AgrLearnError as error:
+        sys.exit(str(error))

@@ -13,7 +13,8 @@ from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor,
 from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.arguments import check_example, check_options, original_module
-from agrlearn.networks.conversion.class_layer import find_class_layer, is_linear
+from agrlearn.networks.conversion.class_layer import is_linear
+from agrlearn.networks.conversion.class_layer_search import find_class_layer
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.examples import at_least, vary_for
 from agrlearn.networks.conversion.influence import is_slot_blind, refuse_unread_slots, slot_influence

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import Objects, map_objects
-from agrlearn.networks.conversion.class_layer import find_class_layer
+from agrlearn.networks.conversion.class_layer_search import find_class_layer
 from agrlearn.networks.conversion.splitting import replace_module
 from agrlearn.networks.conversion.tracing import call, copied, hooks
 from agrlearn.networks.conversion.trial import train_mode

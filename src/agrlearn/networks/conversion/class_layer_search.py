@@ -1,0 +1,290 @@
+"""Finding the layer that makes a model's class scores: by what it makes, and by what follows when that is changed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from agrlearn.errors import ConversionError, look_up
+from agrlearn.grouping import Objects, count_objects
+from agrlearn.networks.conversion.class_layer import ClassLayer, Reading, is_linear
+from agrlearn.networks.conversion.examples import explain_failure
+from agrlearn.networks.conversion.recording import Call, record
+from agrlearn.networks.conversion.scores import Path, is_end, is_sigmoid, number_positions, read_positions, same
+from agrlearn.networks.conversion.tracing import FAILURES, tensors_in
+from agrlearn.seeding import generator
+
+_NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+
+
+@dataclass(frozen=True)
+class _Match:
+    call: Call
+    path: Path
+    picks: bool = False
+
+
+def find_class_layer(
+    model: nn.Module, objects: Objects, name: str | None = None, *, linear: bool = False
+) -> ClassLayer:
+    """The layer called `name`, or the one whose output the model's class scores are.
+
+    Args:
+        linear: consider only linear layers and 1×1 convolutions, and of these a single one.
+    """
+    _refuse_multi_label(getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification")
+    layers = {key: module for key, module in model.named_modules() if _has_weights(module, linear)}
+    if len(layers) > 1 or linear:
+        layers.pop("", None)  # unless the model is a class layer and nothing else
+    if name is not None:
+        kind = "linear layer of the model" if linear else "layer of the model with weights"
+        layers = {name: look_up(layers, name, kind)}
+    search = _Search(model, objects, layers, named=name is not None)
+    found = search.class_layers()
+    if len(found) > 1 and name is None:
+        names = " and ".join(dict.fromkeys(match.call.name for match in found))
+        raise ConversionError(
+            f"{names} could each make the model's class scores; name the one to keep with classifier="
+        )
+    if found:
+        return search.describe(found[-1], left_out=False)
+    if name is not None:
+        return search.named(name)
+    averaged = None if linear else search.averaged()
+    return averaged or search.give_up(linear=linear)
+
+
+class _Search:
+    """A model, what its layers made of the example, and what it returned."""
+
+    def __init__(self, model: nn.Module, objects: Objects, layers: dict[str, nn.Module], *, named: bool) -> None:
+        self.model, self.objects, self.layers, self.named_one = model, objects, layers, named
+        self.count = count_objects(objects)
+        try:
+            seen = record(model, objects, layers)
+        except FAILURES as error:
+            raise explain_failure(model, objects, error) from error
+        self.entries, self.calls, self.ran, self.returned = seen.entries, seen.calls, seen.ran, seen.returned
+        self.scores = {path: entry.detach() for path, entry in self.entries.items() if entry.shape[1] > 1}
+        self.makes_one_score = bool(self.entries) and not self.scores
+
+    def class_layers(self) -> list[_Match]:
+        """The layers that class scores among the outputs come from, each without the containers that hold it."""
+        found: list[_Match] = []
+        later = {}  # outputs of the model that are made of what a match has made
+        matches = [match for made in self.calls for match in self._matches(made)]
+        for match in sorted(matches, key=lambda match: -match.call.name.count(".")):
+            name = match.call.name
+            if not any(other.call.name.startswith(f"{name}.") and other.path == match.path for other in found):
+                changed = self._follow(match)
+                if changed is not None:
+                    found.append(match)
+                    later[id(match)] = changed
+        # An embedding that is returned beside the class scores is made before them: they change with it.
+        ends = [match for match in found if not later[id(match)]]
+        known = {match.path for match in found}
+        others = [
+            path for path in self.scores if path not in known and not any(self._is_read(path, end) for end in ends)
+        ]
+        if found and (others or not ends) and not self.named_one:
+            names = " and ".join(dict.fromkeys(match.call.name for match in found))
+            raise ConversionError(
+                f"the model returns what {names} made, and beside it something else that may be its class scores; name "
+                "the layer that makes them with classifier="
+            )
+        ends.sort(key=lambda match: self.calls.index(match.call))
+        return list({match.call.name: match for match in ends if not self._only_changes_scores(match.call)}.values())
+
+    def _matches(self, made: Call) -> Iterator[_Match]:
+        for path, scores in self.scores.items():
+            if made.flat.shape == scores.shape:
+                if is_end(made.flat, scores) or is_sigmoid(made.flat, scores):
+                    yield _Match(made, path)
+            elif made.made.ndim == 3 and made.made.shape[2] == scores.shape[1] and self.ran[made.name] == 1:
+                near = (made.made - scores[:, None]).abs().amax(dim=2).amin(dim=1)
+                if bool((near <= 1e-6 * made.made.abs().amax().clamp(min=1)).all()):
+                    yield _Match(made, path, picks=True)
+
+    def _follow(self, match: _Match) -> list[Path] | None:
+        """Other outputs that change with what the layer makes; None if the class scores are not what it makes.
+
+        Values alone may agree by chance, as where weights start at zero; and a factor that starts at one is seen
+        by its gradient.
+        """
+        made = match.call.made
+        other = torch.randn(made.shape, generator=generator(1)).to(made.device, made.dtype)
+        try:
+            changed = record(self.model, self.objects, self.layers, match.call, other)
+            picked = self._picked(match) if match.picks else None
+        except FAILURES:
+            return None
+        scores = changed.entries.get(match.path)
+        if scores is None or scores.requires_grad or (match.picks and picked is None):
+            return None
+        follows = other.flatten(1) if picked is None else other[torch.arange(self.count, device=made.device), picked]
+        ends = is_end(follows, scores)
+        _refuse_multi_label((ends and changed.sigmoid) or is_sigmoid(follows, scores))
+        if not ends:
+            return None
+        return [
+            path
+            for path, entry in changed.entries.items()
+            if path in self.scores and not same(entry, self.scores[path]) and not is_end(follows, entry)
+        ]
+
+    def _picked(self, match: _Match) -> Tensor | None:
+        """The position that the model picks of each object."""
+        made = match.call.made
+        numbered = record(self.model, self.objects, self.layers, match.call, number_positions(made))
+        scores = numbered.entries.get(match.path)
+        picked = None if scores is None else read_positions(scores)
+        return picked if picked is not None and bool(((picked >= 0) & (picked < made.shape[1])).all()) else None
+
+    def _is_read(self, path: Path, end: _Match) -> bool:
+        """Whether an output is on the way to the class scores, as features that are returned beside them."""
+        before, scores = self.entries[path], self.entries[end.path]
+        if same(before, end.call.read.flatten(1)):
+            return True
+        if not (before.requires_grad and scores.requires_grad):
+            return False
+        [gradient] = torch.autograd.grad(scores.sum(), before, retain_graph=True, allow_unused=True)
+        return gradient is not None
+
+    def _only_changes_scores(self, made: Call) -> bool:
+        """Whether a layer works on scores that another has made, as a normalisation or a learned temperature does."""
+        layer = self.layers[made.name]
+        if is_linear(layer) or self.named_one:
+            return False
+        before = (other.flat for other in self.calls if other.name != made.name and other.flat.shape == made.flat.shape)
+        read = made.read.flatten(1)
+        return isinstance(layer, _NORMALISATIONS) or any(torch.equal(flat, read) for flat in before)
+
+    def named(self, name: str) -> ClassLayer:
+        """The layer that the user names, though the model's scores are not its output."""
+        made = next((made for made in reversed(self.calls) if made.flat.shape[1] == max(made.made.shape[1:])), None)
+        if made is None and self.calls:
+            raise self._at_every_position(self.calls[-1])
+        if made is None:
+            ran = "does not run" if self.ran.get(name, 0) == 0 else "reads or makes no single Tensor with objects first"
+            raise ConversionError(f"{name} {ran} in a pass of the example; name another layer with classifier=")
+        widths = [scores.shape[1] for scores in self.scores.values()]
+        if widths and made.flat.shape[1] not in (1, *widths):
+            raise ConversionError(
+                f"{name} makes {made.flat.shape[1]} numbers of an object, but the model returns {widths[0]} class "
+                "scores; name the layer that makes these with classifier="
+            )
+        return self.describe(_Match(made, ()), left_out=bool(self.scores))
+
+    def describe(self, match: _Match, *, left_out: bool) -> ClassLayer:
+        made = match.call
+        scores = self.scores[match.path] if match.picks else made.flat
+        if scores.shape[1] < 2:
+            raise _single_score(made.name)
+        distributes = bool((scores >= 0).all()) and torch.allclose(scores.sum(dim=1), torch.ones_like(scores[:, 0]))
+        if distributes:
+            raise ConversionError(
+                f"{made.name} makes probabilities, but heads are trained on scores before the softmax; take the "
+                f"softmax out of {made.name}"
+            )
+        return ClassLayer((self._reading(made, picks=match.picks),), scores, match.path, match.picks, left_out)
+
+    def _reading(self, made: Call, *, picks: bool = False) -> Reading:
+        calls = self.ran[made.name]
+        place = -1 if made.place == calls - 1 else made.place
+        return Reading(made.name, tuple(made.read.shape[2 if picks else 1 :]), place, calls, made.keyword)
+
+    def averaged(self) -> ClassLayer | None:
+        """The linear layers whose mean the class scores are, as with a second head for distillation."""
+        for path, scores in self.scores.items():
+            made = [
+                call
+                for call in self.calls
+                if is_linear(self.layers[call.name]) and self.ran[call.name] == 1 and call.flat.shape == scores.shape
+            ]
+            if len(made) > 1 and self._is_mean(made, path):
+                mean = torch.stack([call.flat for call in made]).mean(dim=0)
+                return ClassLayer(tuple(map(self._reading, made)), mean, path)
+        return None
+
+    def _is_mean(self, made: list[Call], path: Path) -> bool:
+        """Whether the class scores are the mean of what these made, also when one of them makes something else."""
+        flats = [call.flat for call in made]
+        if not is_end(torch.stack(flats).mean(dim=0), self.scores[path]):
+            return False
+        for number, call in enumerate(made):
+            other = torch.randn(call.made.shape, generator=generator(1)).to(call.made.device, call.made.dtype)
+            try:
+                changed = record(self.model, self.objects, self.layers, call, other).entries.get(path)
+            except FAILURES:
+                return False
+            expected = torch.stack([*flats[:number], other.flatten(1), *flats[number + 1 :]]).mean(dim=0)
+            if changed is None or not is_end(expected, changed.detach()):
+                return False
+        return True
+
+    def give_up(self, *, linear: bool) -> ClassLayer:
+        """Say why there is no class layer, and what to name."""
+        if self.makes_one_score:
+            raise _single_score("the model")
+        if not self.scores:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in(self.returned)) or "no Tensor"
+            raise ConversionError(
+                f"the model returns {type(self.returned).__name__} ({shapes}) without class scores of shape (objects, "
+                f"classes), so {'no linear layer or 1×1 convolution' if linear else 'no layer'} is seen to make them; "
+                "name the one that does with classifier="
+            )
+        widths = {scores.shape[1] for scores in self.scores.values()}
+        fitting = [made for made in self.calls if made.flat.shape[1] in widths]
+        # A container makes what its last layer makes: the layer itself is meant.
+        names = list(dict.fromkeys(made.name for made in fitting))
+        names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
+        names = [name for name in names if not isinstance(self.layers[name], _NORMALISATIONS)]
+        if len(names) == 1:
+            [key] = names
+            raise ConversionError(
+                f"the model's class scores are not the output of {key}, nor its softmax or log-softmax; heads know "
+                f"nothing of what the model does behind {key}: put it into the layer, as a factor into its weights, or "
+                f"pass classifier={key!r} to leave it out"
+            )
+        if names:
+            raise ConversionError(
+                f"the model's class scores are not the output of one layer: {' and '.join(names)} each make some, as "
+                "with a head for distillation; name the one to keep with classifier=, and the others are left out"
+            )
+        positions = [made for made in self.calls if made.made.ndim > 2 and widths & set(made.made.shape[1:])]
+        if positions:
+            raise self._at_every_position(positions[-1])
+        tried = ", ".join(list(dict.fromkeys(self.ran))[-3:]) or "none ran"
+        kind = "linear layer or 1×1 convolution" if linear else "layer"
+        raise ConversionError(
+            f"no {kind} makes the model's class scores (the last of them: {tried}); name the one that does with "
+            "classifier="
+        )
+
+    def _at_every_position(self, made: Call) -> ConversionError:
+        return ConversionError(
+            f"{made.name} runs at every position of an object and makes {tuple(made.made.shape)}, so it does not make "
+            f"the class scores alone; let the model pool the positions, or pick one, before {made.name}"
+        )
+
+
+def _has_weights(module: nn.Module, linear: bool) -> bool:
+    if isinstance(module, torch.jit.ScriptModule):
+        return False
+    return is_linear(module) if linear else next(module.parameters(), None) is not None
+
+
+def _refuse_multi_label(wrong: bool) -> None:
+    if wrong:
+        raise ConversionError(
+            "the model ends in a sigmoid, or is configured for several labels an object (multi-label), but heads are "
+            "softmax layers that choose one class; take the sigmoid off if each object has one label"
+        )
+
+
+def _single_score(name: str) -> ConversionError:
+    return ConversionError(
+        f"{name} makes a single score, but heads are softmax layers over at least two classes; give the model one "
+        "score for each class, or name the layer that makes them with classifier="
+    )
