@@ -91,6 +91,7 @@ def test_a_grid_is_every_combination_with_every_trial_and_seed(tmp_path):
         ("data = ", "is not TOML"),
         ("fold = 2", "data: field required"),
         ('data = "digits"\nwidth = 3', "there is no setting 'width'; the settings are: data, image_size"),
+        ('data = "digits"\nsedes = 3', "there is no setting 'sedes'; did you mean 'seeds'?"),
         ('data = "digits"\nseeds = 0', "seeds is a number of seeds"),
         ('data = "digits"\nseeds = "all"', "seeds is a number of seeds"),
         ('data = "digits"\n[grid]\nfold = 2', "grid.fold is a list"),

@@ -26,8 +26,8 @@ from agrlearn.errors import AgrLearnError, AgrLearnWarning
 
 app = App(
     name="agrlearn",
-    help="Classify several objects in one pass of a network (Aggregated Learning, AAAI 2020), and choose at prediction "
-    "time between an ensemble of its heads and more throughput. Start with: agrlearn demo",
+    help="Train a classifier on groups of objects (Aggregated Learning, AAAI 2020), and deploy an ordinary network. "
+    "Start with: agrlearn demo, or with your own data: agrlearn compare DATA",
 )
 COMMANDS = (
     demo, compare, train, watch, predict, evaluate, report, export, info, information, sweep, reproduce, theory,

@@ -46,7 +46,7 @@ def train(
     defaults: Annotated[Literal["agrlearn", "paper"], Parameter(name="--recipe")] = "agrlearn",
     recipe: Annotated[Recipe, Parameter(name="*")] = _DEFAULTS,
 ) -> None:
-    """Train a network that classifies FOLD objects in one pass.
+    """Train a network on DATA, in groups of FOLD objects; 1 is an ordinary network.
 
     Killed, crashed or stopped with Ctrl-C, the same command goes on where it was and ends with the same weights. With
     more --epochs, a run goes on from its last one, by the learning rates of the new number of epochs. Under torchrun it

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agrlearn.errors import RecipeError
+from agrlearn.errors import RecipeError, hint
 from agrlearn.evaluation.statistics import Mean, mean_over_runs
 from agrlearn.files import markdown_table, read_small_text
 from agrlearn.runs.many import Job
@@ -167,6 +167,9 @@ def _spec(values: dict[str, Any], file: Path) -> RunSpec:
         raise RecipeError(f"{file}: recipe is a table of hyperparameters, got {recipe!r}")
     if "seed" in recipe:
         raise RecipeError(f"{file}: seeds stand at the top of the file, not in the recipe")
+    known = [*RunSpec.model_fields, "data_dir", *_LISTS]
+    for name in values.keys() - set(known):
+        raise RecipeError(f"{file}: there is no setting {name!r}; {hint(name, known)} settings are: {', '.join(known)}")
     try:
         return RunSpec(recipe=Recipe(**recipe), **values)
     except RecipeError as error:
