@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, linprog
 from scipy.special import xlogy
@@ -13,6 +13,9 @@ from scipy.special import xlogy
 from agrlearn import theory
 from agrlearn.errors import TheoryError
 from tests.theory.random_tables import joints, random_encoder
+
+# Three blocks that share no letter: the bound is flat across them close to β = 1.
+BLOCKS = np.array([[0.003, 0, 0, 0.117], [0, 0.41, 0, 0], [0.38, 0, 0, 0], [0, 0, 0.09, 0]])
 
 
 def lagrangian(point):
@@ -120,6 +123,8 @@ def test_every_solution_is_certified(p_xy, beta):
 
 @settings(deadline=None, max_examples=25)
 @given(joints(), st.sampled_from([-1e-3, -1e-6, 0.0, 1e-6, 1e-4, 1e-2]))
+@example(BLOCKS, 2e-16)
+@example(BLOCKS, 1e-6)
 def test_solutions_close_to_a_bifurcation_are_certified(p_xy, distance):
     critical = theory.critical_beta(p_xy)
     if critical < 1e6:

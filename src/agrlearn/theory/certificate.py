@@ -7,7 +7,8 @@ The minimum of I(X;T) − β·I(Y;T) over all encoders is H(X) − β·H(Y) + th
     min_q φ(q) − ⟨λ, q⟩ = −log max_s Z(s),    Z(s) = Σ_x exp(λ_x + β·Σ_y p(y|x) log s(y)).
 
 So every λ gives the bound ⟨λ, p_X⟩ − log max Z, which takes a maximum over the simplex of Y only. The maximum lies in
-the convex hull of the laws p(·|x), since s ← Wq raises Z.
+the convex hull of the laws p(·|x), since s ← Wq raises Z. Where the table falls into blocks that share no letter, it
+lies within one block: Z = Σ_b w_b^β·Z_b(s_b) for the shares w of the blocks, which is convex in w for β ≥ 1.
 """
 
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agrlearn.theory.distributions import Array
-from agrlearn.theory.mixture import TINY, Letters, Mixture, log_evidence, log_sum
+from agrlearn.theory.mixture import TINY, Letters, Mixture, blocks, log_evidence, log_sum
 
 _TOLERANCE = 3e-7
-_MOST_CELLS = 200_000
+_MOST_CELLS = 800_000
 _FEW_CELLS = 200  # fewer are halved again at once, since the calls would take longer than the arithmetic
 _CELLS_AT_ONCE = 8_000  # what fits the cache; the memory does not grow with the number of planes
 Indices = NDArray[np.int64]
@@ -48,7 +49,7 @@ def bound_maxima(letters: Letters, planes: Array, betas: Array, points: Array) -
 
     with equality at c. For β ≥ 1 the right side is convex in s, so the sum over x is largest at a corner of the
     simplex. Each term at the largest coordinates of the corners is a second bound. Both hold up to floating-point
-    rounding (about 1e-15·β). If 200 000 simplices are not enough (mostly with 6 or more letters in both alphabets),
+    rounding (about 1e-15·β). If 800 000 simplices are not enough (mostly with 6 or more letters in both alphabets),
     `upper` is the largest value found, and `proved` is False.
 
     Args:
@@ -59,12 +60,9 @@ def bound_maxima(letters: Letters, planes: Array, betas: Array, points: Array) -
     points = points.copy()
     highest = log_z(letters, planes, betas, points)
     done, seen = np.full(len(betas), -np.inf), np.zeros(len(betas), int)
-    # A simplex around the laws: the laws themselves if they are few, else the simplex of Y, as small as possible.
-    laws = letters.laws
-    least = laws.min(axis=0)
-    simplex = laws if len(laws) <= laws.shape[1] else least + (1 - least.sum()) * np.eye(laws.shape[1])
     # The cells of all problems together, along the last axis, where numpy is fast; `of` says whose each is.
-    waiting = [(np.repeat(simplex[:, :, None], len(betas), axis=2), np.arange(len(betas)))]
+    everyone = np.arange(len(betas))
+    waiting = [(np.repeat(simplex[:, :, None], len(betas), axis=2), everyone) for simplex in _simplices(letters.laws)]
     while waiting:
         cells, of = waiting.pop()
         seen += np.bincount(of, minlength=len(betas))
@@ -108,6 +106,16 @@ def ascend(letters: Letters, planes: Array, betas: Array, points: Array, steps: 
 def log_z(letters: Letters, planes: Array, betas: Array, points: Array) -> Array:
     """log Z of points that each have their λ and β: (..., letters), (...) and (..., letters of Y) → (...)."""
     return log_sum(planes + betas[..., None] * (np.log(np.maximum(points, TINY)) @ letters.laws.T))
+
+
+def _simplices(laws: Array) -> list[Array]:
+    """A simplex around the laws of each block: the laws if they are few, else its letters of Y, drawn in."""
+    simplices = []
+    for here, there in blocks(laws):
+        inside, corners = laws[here], np.eye(laws.shape[1])[there]
+        least = inside.min(axis=0)
+        simplices.append(inside if len(inside) <= len(corners) else least + (1 - least.sum()) * corners)
+    return simplices
 
 
 def _values_and_bounds(letters: Letters, planes: Array, betas: Array, cells: Array) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ So the bottleneck is the maximum likelihood problem of Lindsay (1983), the itera
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from agrlearn.theory.distributions import Array, conditional_law
 
@@ -56,6 +57,12 @@ def distinct_letters(joint: Array) -> Letters:
     merged = members @ joint[:, joint.sum(axis=0) > 0]
     p = merged.sum(axis=1)
     return Letters(p, conditional_law(merged), of_row, members * joint.sum(axis=1) / p[:, None])
+
+
+def blocks(laws: Array) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The letters of X and those of Y of each block: letters of different blocks have no letter of Y in common."""
+    number, block = connected_components((laws > 0) @ (laws > 0).T)
+    return [(block == i, laws[block == i].any(axis=0)) for i in range(number)]
 
 
 def log_likelihoods(letters: Letters, decoders: Array, beta: float) -> Array:

@@ -1,13 +1,25 @@
 """The global search behind `bottleneck`: several starts, splits at bifurcations, new clusters at counterexamples."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import nnls
 
 from agrlearn.theory.certificate import Bound, ascend, bound_maxima, log_z, tangent_plane
 from agrlearn.theory.distributions import Array
-from agrlearn.theory.mixture import TINY, Letters, Mixture, climb, encode, joined, likelihood, merge, with_cluster
+from agrlearn.theory.mixture import (
+    TINY,
+    Letters,
+    Mixture,
+    blocks,
+    climb,
+    encode,
+    joined,
+    likelihood,
+    merge,
+    with_cluster,
+)
 
 _ROUNDING = 1e-12
 _ROUNDS = 40
@@ -18,14 +30,46 @@ _SHORT_LOOK = 10
 def solve(letters: Letters, betas: Sequence[float], start: Mixture | None = None) -> list[tuple[Mixture, Bound]]:
     """The mixture of the largest G at each β > 1, and the bound that certifies it.
 
+    Blocks of letters that share no letter of Y are solved one by one: to tell them apart raises I(X;T) and I(Y;T) by
+    the same amount, so it pays for β > 1.
+
+    Args:
+        betas: in increasing order, so that the solution at one is close to the next.
+        start: a mixture to climb from.
+    """
+    shares, solutions = [], []
+    for here, there in blocks(letters.laws):
+        shares.append(letters.p[here].sum())
+        block = replace(letters, p=letters.p[here] / shares[-1], laws=letters.laws[here])
+        solutions.append(_solve_block(block, betas, start and _restricted(start, there)))
+    return [_side_by_side(shares, each) for each in zip(*solutions, strict=True)]
+
+
+def _restricted(mixture: Mixture, there: np.ndarray) -> Mixture:
+    """The clusters of a mixture, each as far as it reaches into some letters of Y."""
+    joint = mixture.weights[:, None] * mixture.decoders * there
+    weights = joint.sum(axis=1)
+    kept = weights > 0
+    return Mixture(weights[kept] / weights.sum(), joint[kept] / weights[kept, None])
+
+
+def _side_by_side(shares: Sequence[float], solutions: Sequence[tuple[Mixture, Bound]]) -> tuple[Mixture, Bound]:
+    """The solution of all blocks from those of each; log max Z is that of the worst block."""
+    weights = [share * mixture.weights for share, (mixture, _) in zip(shares, solutions, strict=True)]
+    decoders = [mixture.decoders for mixture, _ in solutions]
+    worst = max((bound for _, bound in solutions), key=lambda bound: bound.upper)
+    bound = replace(worst, proved=all(bound.proved for _, bound in solutions))
+    return Mixture(np.concatenate(weights), np.concatenate(decoders)), bound
+
+
+def _solve_block(letters: Letters, betas: Sequence[float], start: Mixture | None) -> list[tuple[Mixture, Bound]]:
+    """`solve` for letters that hang together.
+
     Climbs from one β to the next (annealing), the first from `start`, or from one cluster per letter. Two steps improve
     a mixture: a cluster where Z curves upwards has passed its bifurcation and is split; a point where log Z > 0
     contradicts optimality and becomes a new cluster. All β are certified in one search. Where it finds a
     counterexample, both steps are repeated until nothing is found, then from one cluster per letter if it is still not
     certain.
-
-    Args:
-        betas: in increasing order, so that the solution at one is close to the next.
     """
     one_per_letter = Mixture(letters.p, letters.laws)
     mixtures: list[Mixture] = []
