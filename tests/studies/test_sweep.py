@@ -239,6 +239,16 @@ def test_a_sweep_runs_and_a_failed_trial_is_reported(tmp_path, capsys):
     assert "| fold=1 | 1 |" in (tmp_path / "runs" / "sweep.md").read_text()
 
 
+def test_while_it_runs_a_sweep_shows_errors_on_the_validation_part_alone(tmp_path, capsys):
+    text = SWEEP.format(network="small-cnn", epochs=1).replace("seeds = 2", "seeds = 1")
+    file = write(tmp_path, text.replace("fold = [1, 2, 4]", "fold = [1]").replace("recipe.evaluate_every = 5", ""))
+    assert run_sweep(file, tmp_path / "runs") == 0
+    record = read_records(read_sweep(file, tmp_path / "runs")[0].run_dir)[-1]
+    told = capsys.readouterr().out
+    assert f"seed 0: epoch 1 of 1, validation error {record.validation_error:.2%} (" in told
+    assert "test error" not in told
+
+
 def test_a_sweep_takes_every_option_of_train_that_decides_what_is_trained():
     options = set(inspect.signature(train).parameters)
     aside = {"run_dir", "fresh", "report", "data_dir", "device", "defaults"}  # where and how, and what is left unsaid

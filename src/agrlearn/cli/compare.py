@@ -73,7 +73,7 @@ def compare(
     console, failures = Console(markup=False), []
     lines = compare_methods(
         methods, folder.resolve(), seeds=seeds, data_dir=data_dir,
-        run=lambda jobs: failures.extend(run_and_show(jobs, resources.resources(), console, each=False)),
+        run=lambda jobs: failures.extend(run_and_show(jobs, resources.resources(), console, each=None)),
     )  # fmt: skip
     if not any(line.kind == "ordinary" for line in lines):
         raise RecipeError(f"the ordinary network could not be trained: {failures[0] if failures else 'no run is done'}")

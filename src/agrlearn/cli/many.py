@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from agrlearn.runs.jobs import Resources
     from agrlearn.runs.many import Job
 
+Part = Literal["test", "validation"]
 _ROWS_SHOWN = 20
 _ORDER = ("running", "failed", "waiting", "done")
 
 
-def run_and_show(jobs: "Sequence[Job]", resources: "Resources", console: "Console", *, each: bool = True) -> list[str]:
+def run_and_show(
+    jobs: "Sequence[Job]", resources: "Resources", console: "Console", *, each: Part | None = "test"
+) -> list[str]:
     """Do all runs; returns a sentence for each that failed.
 
     Args:
-        each: print a line when a run is done.
+        each: print a line when a run is done, with its error on this part.
     """
     from rich.live import Live
 
@@ -39,11 +42,11 @@ def run_and_show(jobs: "Sequence[Job]", resources: "Resources", console: "Consol
         if failed:
             failures.append(f"{name}: {outcome}")
             shown.console.print(f"failed: {failures[-1]}", soft_wrap=True, markup=False)
-        if failed or not each:
-            return
-        scores = next(iter(outcome.result.protocols.values()), None)
-        error = "" if scores is None else f"error {100 * scores.error:.2f} % "
-        shown.console.print(f"{name}: {error}({outcome.result.seconds:,.0f} s)", soft_wrap=True, markup=False)
+        elif each:
+            scores = next(iter(outcome.result.protocols.values()), None)
+            on_test = "" if scores is None else f"test error {scores.error:.2%}"
+            error = on_test if each == "test" else _how_far(job)
+            shown.console.print(f"{name}: {error} ({outcome.result.seconds:,.0f} s)", soft_wrap=True, markup=False)
 
     shown = Live(get_renderable=lambda: _table(jobs, states), console=console, transient=True)
     try:

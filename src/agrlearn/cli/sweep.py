@@ -66,7 +66,8 @@ def sweep(
     to_do = [job for job in jobs if job.finished() is None]
     console = Console(markup=False)
     console.print(f"{len(jobs)} trials, {len(jobs) - len(to_do)} of them done already, in {folder}", soft_wrap=True)
-    failures = run_and_show(to_do, resources.resources(), console)
+    # A sweep is there to choose a setting, which a test part must not do.
+    failures = run_and_show(to_do, resources.resources(), console, each="validation")
     lines = summarize_sweep(jobs)
     if lines:
         write_atomically(folder / "sweep.md", as_markdown(lines))
