@@ -14,8 +14,6 @@ from agrlearn.runs.result import REPLICATED, ProtocolScores, RunResult, describe
 from agrlearn.runs.spec import RunSpec
 from agrlearn.runs.train import RunData
 
-PREFIX = "sklearn:"
-
 
 def _gradient_boosting(seed: int) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
