@@ -88,3 +88,7 @@ def test_the_label_is_guessed_by_its_name_or_its_place_and_never_where_it_cannot
     assert (name, why.partition(";")[0]) == ("port", "because it is the first column")
     with pytest.raises(DataError, match=r"the last one, 'height', is different in nearly every row; name .* --label"):
         guess_label({"weight": FRACTIONS, "height": FRACTIONS})
+
+
+def test_long_whole_numbers_that_differ_in_their_last_digits_alone_are_identifiers():
+    assert guess_kind("id", [str(10**18 + row) for row in range(60)]).name == "identifier"

@@ -87,7 +87,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        "1,2\n3,4\n", "a,a\n1,2\n", "5.1,3.5,setosa\n4.9,3.0,virginica\n",
+        "1,2\n3,4\n", "5.1,3.5,setosa\n4.9,3.0,virginica\n",
         "a fine film,pos\na dull plot,neg\na warm film,pos\n", "male,3,pos\nfemale,1,neg\nmale,2,pos\n",
         "male,3,pos\nfemale,1,neg\nmale,3,pos\nmale,2,pos\n",
     ],
@@ -97,7 +97,26 @@ def test_a_table_without_a_header_is_noticed(content, tmp_path):
         read(tmp_path / "t.csv", content.encode())
 
 
-@pytest.mark.parametrize("content", ["0,1,label\n5.1,3.5,a\n4.9,3.0,b\n", "x,label\n1,a\nx,label\n2,b\n"])
-def test_a_header_of_numbers_or_one_that_is_there_twice_is_a_header(content, tmp_path):
+@pytest.mark.parametrize(
+    ("content", "called"),
+    [("a,a\n1,2\n", "2 columns are called 'a'"), ("x,label,,\n1,b,,3\n2,c,4,\n", "2 columns have no name")],
+)
+def test_columns_that_cannot_be_told_apart_are_refused(content, called, tmp_path):
+    with pytest.raises(DataError, match=f"{called}; give each a name of its own"):
+        read(tmp_path / "t.csv", content.encode())
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["0,1,label\n5.1,3.5,a\n4.9,3.0,b\n", "x,label\n1,a\nx,label\n2,b\n", "x,c,label\n1,c,yes\n2,d,no\n"],
+)
+def test_a_header_of_numbers_or_one_that_is_there_twice_or_as_a_value_is_a_header(content, tmp_path):
     (tmp_path / "t.csv").write_text(content)
     assert len(open_source(str(tmp_path / "t.csv"), skip_bad=True).train.objects) == 2
+
+
+def test_columns_that_a_spreadsheet_has_left_empty_are_none(tmp_path):
+    (tmp_path / "t.csv").write_text("x,label,,\n1,a,,\n2,b\n3,b,, \n")
+    source = open_source(str(tmp_path / "t.csv"))
+    assert [column.name for column in source.columns] == ["label", "x"]
+    assert source.train.objects.flatten().tolist() == [1, 2, 3]

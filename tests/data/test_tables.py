@@ -36,6 +36,12 @@ from tests.data.files import REVIEWS, write_rows
         ("a.csv", b"", r"is empty", None),
         ("a.csv", b"x,label\n", r"is empty", None),
         ("a.csv", b"label\na\nb\n", r"no column except the label", None),
+        (
+            "a.csv",
+            b"x,target\n" + b"".join(b"%d,%d.5\n" % (row % 7, row) for row in range(40)),
+            r"its label 'target' \(because of its name\) has 40 different numbers, .* make ranges of it",
+            None,
+        ),
         ("a.parquet", b"no table", r"cannot be read as a parquet file", None),
     ],
 )

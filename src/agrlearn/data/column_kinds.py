@@ -21,6 +21,7 @@ _ID_WORDS = {"id", "ids", "uuid", "guid", "index", "idx", "row", "rowname", "row
 _PARTS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SHARE_OF_WRONG_CELLS = 0.02
 _ROWS_THAT_SHOW_IDENTIFIERS = 50
+_ROWS_THAT_SHOW_QUANTITIES = 20
 _WORDS_OF_TEXT = 2
 
 
@@ -62,7 +63,7 @@ def guess_kind(name: str, cells: Cells, *, wanted: bool = False) -> Kind:
     found = int((~numpy.isnan(numbers)).sum())
     wrong = sum(not is_missing(cell) for cell in filled) - found
     if found and _few(wrong, found):
-        return _kind_of_numbers(name, numbers, wanted)
+        return _kind_of_numbers(name, numbers, len(distinct), wanted)
     answers = {word.lower() for word in distinct if not is_missing(word)}
     if any(answers <= {yes, no} for yes, no in BOOLEANS):
         return Kind("boolean")
@@ -80,12 +81,12 @@ def guess_kind(name: str, cells: Cells, *, wanted: bool = False) -> Kind:
     return Kind("words")
 
 
-def _kind_of_numbers(name: str, numbers: numpy.ndarray, wanted: bool) -> Kind:
+def _kind_of_numbers(name: str, numbers: numpy.ndarray, distinct: int, wanted: bool) -> Kind:
+    """Of a column of numbers; those of long identifiers are `distinct` as they are written, but not as numbers."""
     filled = numbers[~numpy.isnan(numbers)]
     whole = bool((filled == numpy.round(filled)).all())
     if wanted or not whole:
         return Kind("number")
-    distinct = len(numpy.unique(filled))
     if _names_identifiers(name):
         if distinct > 0.9 * len(filled):
             return Kind("identifier", "its name, and a different number in nearly every row")
@@ -148,6 +149,14 @@ def _could_be_label(cells: Cells) -> bool:
     if len(filled) < _ROWS_THAT_SHOW_IDENTIFIERS:
         return bool(filled)
     return len(set(filled)) <= len(filled) / 2 and not _has_fractions(cells)
+
+
+def is_quantity(cells: Cells) -> bool:
+    """Whether cells are numbers that are different in most rows: they measure something, and name no classes."""
+    numbers = numbers_of([cell for cell in cells if not is_blank(cell)])
+    if len(numbers) < _ROWS_THAT_SHOW_QUANTITIES or numpy.isnan(numbers).any():
+        return False
+    return len(numpy.unique(numbers)) > len(numbers) / 2
 
 
 def _has_fractions(cells: Cells) -> bool:

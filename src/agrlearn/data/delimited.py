@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from agrlearn.data.cells import as_number
+from agrlearn.data.cells import as_number, is_missing
 from agrlearn.errors import DataError
 from agrlearn.files import open_regular
 
@@ -193,14 +193,23 @@ def parse_cells(
 def looks_like_data(header: list[str], rows: list[list[str]]) -> bool:
     """Whether the first row of a table is a row like the others, not the names of its columns.
 
-    It is, if it holds a number with a fraction, numbers alone, a name twice, or a value that its column holds again;
-    a header that is there twice, as in files that were joined, is a header.
+    It is, if it holds a number with a fraction, numbers alone, or values that their columns hold again. A single column
+    may be called as one of its values is, if a name above a column of numbers shows that the row is a header; and a
+    header that is there twice, as in files that were joined, is a header.
     """
     numbers = [as_number(cell) for cell in header]
-    if all(number is not None for number in numbers) or len(set(header)) != len(header):
+    if all(number is not None for number in numbers) or any(number is not None and number % 1 for number in numbers):
         return True
-    if any(number is not None and number % 1 for number in numbers):
-        return True
-    others = (row for row in rows if len(row) == len(header) and row != header)
+    others = [row for row in rows if len(row) == len(header) and row != header]
     columns = [set(column) for column in zip(*others, strict=True)]
-    return any(name.strip() and name in values for name, values in zip(header, columns, strict=False))
+    again = sum(bool(name.strip()) and name in values for name, values in zip(header, columns, strict=False))
+    names_numbers = any(
+        number is None and not is_missing(name) and _are_numbers(values)
+        for name, number, values in zip(header, numbers, columns, strict=False)
+    )
+    return 2 * again >= len(header) if names_numbers else again > 0
+
+
+def _are_numbers(cells: set[str]) -> bool:
+    filled = [cell for cell in cells if not is_missing(cell)]
+    return bool(filled) and all(as_number(cell) is not None for cell in filled)

@@ -37,19 +37,27 @@ def read_header(path: Path, lines: Iterator[str], refuse: Refuse, layout: Layout
     """The number of the line of the header and the names in it, the first of some lines; empty if there is none."""
     number, cells = next(parse_cells(path, lines, refuse, layout), (0, []))
     header = [name.strip() for name in cells]
-    rows = islice(read_cells(path, lambda row, reason: None, layout), 1, _ROWS_BELOW_HEADER)
-    if header and looks_like_data(header, [cells for _, cells in rows]):
+    rows = [row for _, row in islice(read_cells(path, lambda row, reason: None, layout), 1, _ROWS_BELOW_HEADER)]
+    while header and not header[-1] and not any("".join(row[len(header) - 1 :]).strip() for row in rows):
+        header.pop()  # as spreadsheets write columns that were emptied
+    if header and looks_like_data(header, [row[: len(header)] for row in rows]):
         raise DataError(f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there")
+    for name in header:
+        if header.count(name) > 1:
+            called = f"are called {name!r}" if name else "have no name"
+            raise DataError(
+                f"{path}: {header.count(name)} columns {called}; give each a name of its own in its first row"
+            )
     return number, header
 
 
 def rows_by_name(rows: Iterable[tuple[int, list[str]]], header: list[str], refuse: Refuse) -> Rows:
-    """The cells of rows by the names of their columns; rows with more or fewer cells are refused."""
+    """The cells of rows by the names of their columns; rows with fewer are refused, or with more that are not empty."""
     for number, cells in rows:
-        if len(cells) == len(header):
-            yield number, dict(zip(header, cells, strict=True))
-        else:
+        if len(cells) < len(header) or "".join(cells[len(header) :]).strip():
             refuse(number, f"{len(cells)} cells instead of {len(header)}")
+        else:
+            yield number, dict(zip(header, cells, strict=False))
 
 
 def usual_delimiter(path: Path) -> str:

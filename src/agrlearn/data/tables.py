@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from agrlearn.data.cells import as_word, is_blank
-from agrlearn.data.column_kinds import Kind, choose_kinds, find_identifier, guess_label
+from agrlearn.data.column_kinds import Kind, choose_kinds, find_identifier, guess_label, is_quantity
 from agrlearn.data.columns import LONGEST_COLUMN, Cells, numbers_of
 from agrlearn.data.frames import cells_of_frame
 from agrlearn.data.preparation import TablePreparation, table_preparation
@@ -204,6 +204,12 @@ def _choose(path: Path, cells: Mapping[str, Cells], options: TableOptions) -> _C
         kinds = choose_kinds(cells, label, options.columns, options.ignore)
         text = _only_text(cells, kinds)
     classes = len({as_word(cell) for cell in cells[label] if not is_blank(cell)})
+    if is_quantity(cells[label]):
+        raise DataError(
+            f"{path}: its label {label!r} ({why}) has {classes:,} different numbers, so it seems to be a quantity, but "
+            "only classes can be learned here; make ranges of it, such as low and high, or name another column with "
+            "--label"
+        )
     choice = _Choice(
         kinds, label, label, f"{classes:,} {'class' if classes == 1 else 'classes'}, {why}", text,
         remarks=() if text else _remarks_on_text(kinds),
