@@ -80,3 +80,16 @@ def test_photographs_are_read_as_the_camera_was_held(tmp_path):
     turned.save(tmp_path / "pets" / "class 1" / "turned.png", exif=orientation)
     one, other = read_image_folder(tmp_path / "pets", size=8).train.objects
     assert torch.equal(one, other)
+
+
+def test_images_of_other_kinds_are_left_out_aloud_and_what_a_system_adds_in_silence(tmp_path):
+    write_images(tmp_path, count=2)
+    (tmp_path / "__MACOSX" / "cat").mkdir(parents=True)
+    for name in (".DS_Store", "._1.png", ".thumbnails/1.png", "notes.txt"):
+        (tmp_path / "cat" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "cat" / name).write_bytes(b"no picture")
+    Image.new("RGB", (8, 8)).save(tmp_path / "dog" / "more.BMP")
+    Image.new("RGB", (8, 8)).save(tmp_path / "dog" / "more.gif")
+    source = open_source(str(tmp_path), image_size=8)
+    assert (source.class_names, len(source.train.objects)) == (("cat", "dog"), 4)
+    assert source.remarks == ("2 of its files are left out (.bmp, .gif); save them as png, jpeg or webp",)

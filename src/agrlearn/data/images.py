@@ -13,6 +13,7 @@ from agrlearn.errors import DataError
 from agrlearn.files import open_regular
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".webp"}
+_OTHER_ENDINGS = {".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2", ".tif", ".tiff"}
 _FORMATS = ("PNG", "JPEG", "WEBP")
 _TEST_NAMES = ("test", "val", "valid", "validation")
 DEFAULT_SIZE = 32
@@ -34,7 +35,7 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
         raise DataError(f"expected an image size from 1 to {LARGEST_SIZE} pixels, got {size}")
     bad: list[BadObject] = []
     about = {"kind": "images", "size": size}
-    children = {child.name.lower(): child for child in path.iterdir() if child.is_dir()}
+    children = {child.name.lower(): child for child in _folders_in(path)}
     if not children:
         pixels, kept = _read_images(_image_files(path), size, bad, skip_bad)
         return Source(str(path), Part(pixels, names=_names(kept)), bad=tuple(bad), preparation=about)
@@ -49,7 +50,9 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
                 f"other, or give {half} itself"
             )
         part, names = _read_part(path, size, bad, skip_bad)
-        return Source(str(path), part, class_names=names, bad=tuple(bad), preparation=about)
+        return Source(
+            str(path), part, class_names=names, bad=tuple(bad), remarks=_remarks_on_others(path), preparation=about
+        )
     train, names = _read_part(train_folder, size, bad, skip_bad)
     test, test_names = _read_part(test_folder, size, bad, skip_bad)
     for missing, where in ((set(names) - set(test_names), test_folder), (set(test_names) - set(names), train_folder)):
@@ -57,7 +60,8 @@ def read_image_folder(path: Path, *, size: int = DEFAULT_SIZE, skip_bad: bool = 
             raise DataError(f"{where} has no images of the class {min(missing)!r}; both parts need every class")
     unread = sorted(child.name for child in children.values() if child not in (train_folder, test_folder))
     used = f"{train_folder.name} and {test_folder.name}"
-    remarks = tuple(f"only {used} are read, not {name}" for name in unread if not name.startswith("."))
+    remarks = tuple(f"only {used} are read, not {name}" for name in unread)
+    remarks += _remarks_on_others(train_folder) + _remarks_on_others(test_folder)
     return Source(str(path), train, test, names, bad=tuple(bad), remarks=remarks, preparation=about)
 
 
@@ -69,8 +73,7 @@ def read_image_file(path: Path, *, size: int = DEFAULT_SIZE) -> Source:
 
 
 def _read_part(folder: Path, size: int, bad: list[BadObject], skip_bad: bool) -> tuple[Part, tuple[str, ...]]:
-    classes = sorted(child for child in folder.iterdir() if child.is_dir() and not child.name.startswith("."))
-    files = {child.name: _image_files(child) for child in classes}
+    files = {child.name: _image_files(child) for child in _folders_in(folder)}
     for name, found in files.items():
         if not found:
             raise DataError(f"{folder / name} has no png, jpeg or webp images; remove the folder or fill it")
@@ -111,8 +114,29 @@ def _read_images(files: list[Path], size: int, bad: list[BadObject], skip_bad: b
     return pixels[: len(kept)], kept
 
 
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
+def _folders_in(folder: Path) -> list[Path]:
+    return sorted(child for child in folder.iterdir() if child.is_dir() and not _is_of_the_system(child.name))
+
+
+def _image_files(folder: Path, endings: set[str] = ENDINGS) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in endings
+        and not any(map(_is_of_the_system, file.relative_to(folder).parts))
+        and file.is_file()
+    )
+
+
+def _is_of_the_system(name: str) -> bool:
+    """Whether a file or folder is none of the user's, as those that macOS adds to archives and foreign disks."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _remarks_on_others(folder: Path) -> tuple[str, ...]:
+    others = _image_files(folder, _OTHER_ENDINGS)
+    kinds = ", ".join(sorted({file.suffix.lower() for file in others}))
+    return (f"{len(others)} of its files are left out ({kinds}); save them as png, jpeg or webp",) if others else ()
 
 
 def _read_image(file: Path, size: int) -> numpy.ndarray:
