@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from agrlearn.data.datasets import open_source
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.ordering import canonical_order
-from agrlearn.errors import AgrLearnError
+from agrlearn.errors import AgrLearnError, DataError, ShapeError
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
 from agrlearn.sklearn import AgrLearnClassifier
@@ -337,3 +337,23 @@ def test_a_learning_rate_that_is_too_large_ends_with_answers_or_a_sentence(table
 def test_metrics_take_the_probabilities_without_a_warning():
     x, y = load_iris(return_X_y=True)
     log_loss(y, AgrLearnClassifier(epochs=3, random_state=0).fit(x, y).predict_proba(x))
+
+
+def test_an_array_or_a_list_of_rows_with_words_is_a_table_and_answers_as_its_frame_does():
+    random = numpy.random.default_rng(0)
+    frame = pandas.DataFrame({"0": random.normal(size=60), "1": random.choice(["red", "blue", None], 60)})
+    y = (frame["1"] == "red").to_numpy()
+    expected = AgrLearnClassifier(epochs=2, random_state=0).fit(frame, y).predict_proba(frame)
+    for rows in (frame.to_numpy(), frame.to_numpy().tolist()):
+        fitted = AgrLearnClassifier(epochs=2, random_state=0).fit(rows, y)
+        assert fitted.n_features_in_ == 2
+        numpy.testing.assert_array_equal(fitted.predict_proba(rows), expected)
+    with pytest.raises(DataError, match="the rows have 2 to 3 cells"):
+        AgrLearnClassifier().fit([[1, "a"], [2, "b", 3]], [0, 1])
+
+
+def test_images_of_another_size_than_in_training_are_refused():
+    images = numpy.random.default_rng(0).normal(size=(20, 5, 6))
+    fitted = AgrLearnClassifier(epochs=1, random_state=0).fit(images, [0, 1] * 10)
+    with pytest.raises(ShapeError, match=r"expected objects of shape \(1, 5, 6\), as in training, got \(1, 5, 5\)"):
+        fitted.predict(images[:, :, 1:])

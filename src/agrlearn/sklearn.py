@@ -17,14 +17,22 @@ from torch import Tensor
 from agrlearn.data.arrays import objects_from_array
 from agrlearn.data.column_kinds import Kind, choose_kinds
 from agrlearn.data.columns import Cells
-from agrlearn.data.frames import categories_in, cells_of_frame, is_frame, is_numeric, sentences_in
+from agrlearn.data.frames import (
+    categories_in,
+    cells_of_frame,
+    cells_of_rows,
+    has_words,
+    is_frame,
+    is_numeric,
+    sentences_in,
+)
 from agrlearn.data.labelled import LabelledSet
 from agrlearn.data.ordering import canonical_order
 from agrlearn.data.preparation import TablePreparation
 from agrlearn.data.prepared import Table, to_objects
 from agrlearn.data.text import Vocabulary
 from agrlearn.devices import DeviceName, engine_on
-from agrlearn.errors import RecipeError
+from agrlearn.errors import RecipeError, ShapeError
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network, default_network
@@ -43,8 +51,9 @@ _OF_RECIPE = (
 class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that classifies `fold` objects in one pass, for vectors, images, sentences or tables.
 
-    Tables with gaps or words become vectors as `agrlearn train` makes them: see `preparation_`. Numbers that a frame
-    declares categorical are taken for words. A frame or array with a single column of texts is a list of sentences.
+    Tables with gaps or words, as frames, arrays or lists of rows, become vectors as `agrlearn train` makes them: see
+    `preparation_`. Numbers that a frame declares categorical are taken for words. A frame or array with a single column
+    of texts is a list of sentences.
     Sparse matrices, such as those of TF-IDF, are not standardised.
 
     Training does not depend on the order of the rows. Replicated prediction, the default, treats each object alone;
@@ -202,6 +211,9 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
         """(objects, classes) probabilities, in the order of `classes_`."""
         check_is_fitted(self, "network_")
         objects = self._objects(X, training=False)
+        given, expected = tuple(objects.shape[1:]), self._object_type[1]
+        if self.vocabulary_ is None and given != expected:
+            raise ShapeError(f"expected objects of shape {expected}, as in training, got {given}")
         probabilities = predict(self.network_, objects, self._protocol()).double()
         return (probabilities / probabilities.sum(dim=1, keepdim=True)).numpy()  # metrics warn about single precision
 
@@ -231,11 +243,12 @@ class AgrLearnClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("the classifier was trained on numbers and cannot predict sentences")
         if sentences is not None:
             return self._tokens(sentences, y, training, sample_weight)
-        if is_frame(X) and (self.preparation_ is not None if not training else not is_numeric(X)):
+        mixed = not is_numeric(X) if is_frame(X) else has_words(X)
+        if mixed if training else self.preparation_ is not None and (mixed or is_frame(X)):
             validate_data(self, X, reset=training, skip_check_array=True)
-            cells = cells_of_frame(X)
+            cells = cells_of_frame(X) if is_frame(X) else cells_of_rows(X)
             kinds = choose_kinds(cells, None) if training else {}
-            if training:  # numbers that are declared categorical are names, such as a postal code
+            if training and is_frame(X):  # numbers that are declared categorical are names, such as a postal code
                 kinds |= {name: Kind("words") for name in categories_in(X) if kinds[name].name == "number"}
             return self._prepared(cells, kinds, y, sample_weight)
         checks: dict[str, Any] = {

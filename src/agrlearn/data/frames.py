@@ -34,6 +34,30 @@ def _cells(column: Any) -> list[Any]:
     return column.to_list()
 
 
+def has_words(X: Any) -> bool:
+    """Whether this is a two-dimensional array, or a list of rows, with texts in it.
+
+    >>> has_words([[30, "f"], [41, "m"]]), has_words(numpy.zeros((2, 2)))
+    (True, False)
+    """
+    if isinstance(X, numpy.ndarray):
+        return X.ndim == 2 and X.dtype.kind in "OU" and any(isinstance(cell, str) for cell in X.flat)
+    rows = isinstance(X, list | tuple) and all(isinstance(row, list | tuple) for row in X)
+    return rows and any(isinstance(cell, str) for row in X for cell in row)
+
+
+def cells_of_rows(rows: Any) -> dict[str, Cells]:
+    """The cells of an array or a list of rows, by the numbers of its columns.
+
+    >>> cells_of_rows([[30, "f"], [41, "m"]])
+    {'0': [30, 41], '1': ['f', 'm']}
+    """
+    counts = {len(row) for row in rows}
+    if len(counts) > 1:
+        raise DataError(f"the rows have {min(counts)} to {max(counts)} cells; give all rows as many")
+    return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True))}
+
+
 def is_numeric(frame: Any) -> bool:
     """Whether all columns hold numbers, and no cell is empty."""
     kinds = [getattr(dtype, "kind", "") for dtype in frame.dtypes]
