@@ -5,7 +5,10 @@ import torch
 from torch import nn
 
 from agrlearn.data.labelled import LabelledSet
+from agrlearn.errors import ConversionError, RecipeError
+from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.networks.catalogue import load, save
+from agrlearn.networks.single import single
 from agrlearn.prediction.predict import predict
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
@@ -107,3 +110,28 @@ def test_weights_that_are_views_of_one_tensor_are_saved_too(tmp_path):
     save(network, tmp_path / "network.safetensors")
     again = load(tmp_path / "network.safetensors", model=tied_network(torch.randn(4, 6)))
     assert torch.equal(again.encoder.model.third.bias, both[1])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, data: fit(model, data, Recipe(epochs=1)),
+        lambda model, data: predict(model, data.objects),
+        lambda model, data: evaluate(model, data),
+        lambda model, data: single(model),
+        lambda model, data: save(model, "network.safetensors"),
+    ],
+    ids=["fit", "predict", "evaluate", "single", "save"],
+)
+def test_a_model_without_groups_is_refused_with_how_to_make_a_network_of_it(use, vectors):
+    with pytest.raises(
+        ConversionError, match=r"classifies groups, got Linear; aggregate\(model, fold, example\) makes"
+    ):
+        use(nn.Linear(8, 3), vectors)
+
+
+def test_settings_that_are_no_recipe_and_a_network_that_has_groups_already_are_refused(vectors, make_mlp):
+    with pytest.raises(RecipeError, match=r"expected a Recipe, got dict; Recipe\(epochs=10\) makes one"):
+        fit(make_mlp(2), vectors, {"epochs": 1})
+    with pytest.raises(ConversionError, match=r"classifies groups already; pass single\(network\)"):
+        aggregate_within(make_mlp(2), 2, vectors.objects[:4])

@@ -15,7 +15,7 @@ from agrlearn.data.pairs import checked_dataset
 from agrlearn.errors import DataError
 from agrlearn.evaluation.metrics import ClassScores, Outcomes, Scores, macro_f1, outcomes_of, score, scores_by_class
 from agrlearn.modes import eval_view
-from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.aggregated import AggregatedClassifier, check_network
 from agrlearn.prediction.predict import Answers, answers_of, resolve_protocol
 from agrlearn.prediction.protocols import PredictionProtocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
@@ -67,6 +67,7 @@ def evaluate(
 
     The other arguments are those of `predict`.
     """
+    check_network(network)
     if not isinstance(test_set, Dataset):
         test_set = checked_dataset(test_set)
     if len(test_set) == 0:  # type: ignore[arg-type]

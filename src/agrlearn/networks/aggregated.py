@@ -6,7 +6,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor, nn
 
-from agrlearn.errors import ShapeError, look_up
+from agrlearn.errors import ConversionError, ShapeError, look_up
 from agrlearn.grouping import Objects, first_tensor, group, map_objects, ungroup
 from agrlearn.networks.joins import JOINS, Join
 from agrlearn.networks.stacked import SlotHeads
@@ -157,6 +157,15 @@ class AggregatedClassifier(nn.Module):
         logits = self.heads(t)
         # Under data parallelism T must leave through forward: only forward is synchronised.
         return (logits, t, mean) if with_bottleneck else logits
+
+
+def check_network(network: object) -> None:
+    """Refuse a model that does not classify groups, as one has before `aggregate` or after `single`."""
+    if not hasattr(network, "fold"):
+        raise ConversionError(
+            f"expected a network that classifies groups, got {type(network).__name__}; aggregate(model, fold, example) "
+            "makes one of a model, build_network(...) one by name. A model without groups predicts when you call it"
+        )
 
 
 def _find_slot_weights(join: object, encoder: nn.Module) -> tuple[str, ...]:

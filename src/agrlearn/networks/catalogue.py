@@ -18,7 +18,7 @@ from agrlearn.data.labelled import LONGEST_NAME
 from agrlearn.errors import AgrLearnError, RecipeError, RunError, look_up
 from agrlearn.files import open_regular, parse_json, write_atomically
 from agrlearn.grouping import TOKEN_TYPES
-from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.aggregated import AggregatedClassifier, check_network
 from agrlearn.networks.layout import has_channels_last, set_channels_last
 from agrlearn.networks.mlp import mlp
 from agrlearn.networks.outside import comes_from_file, comes_from_timm, is_outside, rebuild_outside, timm_parameters
@@ -150,6 +150,7 @@ def rebuild_network(description: dict[str, Any]) -> AggregatedClassifier:
 
 def save(network: AggregatedClassifier, path: str | Path, *, class_names: tuple[str, ...] = ()) -> None:
     """Write the weights as safetensors, with the network's description as JSON in the file's header."""
+    check_network(network)
     header = {
         "format": _FORMAT,
         "description": json.dumps(network.description),

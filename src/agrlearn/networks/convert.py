@@ -131,6 +131,10 @@ def aggregate(
     check_options(fold, slot_noise, noise, at=at, join=join, stem=stem, classifier=classifier)
     check_example(example)
     model = original_module(model)
+    if isinstance(model, AggregatedClassifier):
+        raise ConversionError(
+            "the network classifies groups already; pass single(network), an ordinary one, to start over"
+        )
     at_input = at == INPUT and INPUT not in dict(model.named_modules())
     if at_input:
         at, join = None, join or _join_at_input(example)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from agrlearn.grouping import Objects, map_objects, replicate
 from agrlearn.modes import view
-from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.aggregated import AggregatedClassifier, check_network
 from agrlearn.networks.conversion.last_features import LastFeatures
 from agrlearn.networks.conversion.splitting import let_run, ordinary_model, put_together, replace_module
 from agrlearn.networks.conversion.within import FirstPiece, JoinedInOnePass, SecondPiece, WholeModel
@@ -37,6 +37,7 @@ def single(network: AggregatedClassifier, *, probabilities: bool = False) -> nn.
     >>> single(network)(torch.zeros(5, 4)).shape
     torch.Size([5, 3])
     """
+    check_network(network)
     # What a model does behind its class layer was not trained where `aggregate` was told to leave it out.
     whole = not getattr(network.conversion, "left_out", False)
     if whole and not probabilities and isinstance(network.join, Join) and network.join.slot_blind:

@@ -11,7 +11,7 @@ from torch import Tensor
 from agrlearn.errors import NotFiniteError, RecipeError, ShapeError
 from agrlearn.grouping import Objects, count_objects, first_tensor, group, map_objects, take
 from agrlearn.modes import eval_view
-from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.aggregated import AggregatedClassifier, check_network
 from agrlearn.networks.single import OneObject
 from agrlearn.prediction.protocols import PredictionProtocol, make_protocol
 from agrlearn.ranks import rank, sum_over_ranks, world_size
@@ -77,6 +77,7 @@ def predict(
         (objects, classes) probabilities on the CPU, in double precision from a network of doubles and in single
         precision otherwise.
     """
+    check_network(network)
     chosen = resolve_protocol(protocol)
     predicted = torch.zeros(count_objects(objects), network.num_classes, dtype=probability_type(network))
     if chosen.tells_slots_apart:

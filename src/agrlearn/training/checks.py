@@ -7,10 +7,17 @@ from torch.utils.data import Dataset
 
 from agrlearn.data.labelled import LabelledSet, check_class_count
 from agrlearn.errors import DataError, RecipeError, TrainingError
-from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.aggregated import AggregatedClassifier, check_network
 from agrlearn.ranks import world_size
 from agrlearn.training.information_plane import check_trackable
 from agrlearn.training.recipe import Recipe
+
+
+def check_types(network: object, recipe: object) -> None:
+    """Refuse a model that does not classify groups, and settings that are no recipe."""
+    check_network(network)
+    if not isinstance(recipe, Recipe | None):
+        raise RecipeError(f"expected a Recipe, got {type(recipe).__name__}; Recipe(epochs=10) makes one")
 
 
 def check_fit(

@@ -22,7 +22,7 @@ from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchroni
 from agrlearn.seeding import derive_seed, generator, keep_streams, seed_torch, seeded
 from agrlearn.training.averaging import add_to_average, averages_after, use_average
 from agrlearn.training.checkpoint import NETWORK_FILE, RunDirectory
-from agrlearn.training.checks import check_fit
+from agrlearn.training.checks import check_fit, check_types
 from agrlearn.training.epoch import end_epoch, figures
 from agrlearn.training.execution import lay_out, make_forward, sample_group
 from agrlearn.training.history import History
@@ -93,6 +93,7 @@ def fit(
             the new number of epochs from there on; otherwise such a run is refused.
         on_claim: called by one process with the run directory once it is locked for this run, before training.
     """
+    check_types(network, recipe)
     recipe = recipe or Recipe()
     train_set = checked_dataset(train_set)
     validation_set = None if validation_set is None else checked_dataset(validation_set)
