@@ -135,6 +135,12 @@ def test_arrays_without_labels_get_a_sentence(tmp_path):
             agrlearn.compare(numpy.zeros((3, 2)), labels, run_dir=tmp_path)
 
 
+def test_data_of_a_single_class_are_refused_before_anything_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("agrlearn.studies.compare.compare_methods", lambda *_, **__: pytest.fail("it was run"))
+    with pytest.raises(DataError, match="has a single class, '1'"):
+        agrlearn.compare(numpy.zeros((20, 2)), [1] * 20, run_dir=tmp_path)
+
+
 def test_the_command_shows_the_table_and_the_verdict(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("agrlearn.studies.compare.default_epochs", lambda kind, objects: 1)
     assert call("compare", "wine", "--seeds", 2, "--run-dir", tmp_path, "--also", "fold=3,join=max") == 0

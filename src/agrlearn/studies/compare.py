@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 from rich.progress import Progress
 
+from agrlearn.data.labelled import check_class_count
 from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import mean_over_runs, p_value, paired_difference
@@ -275,6 +276,7 @@ def base_spec(
     reading = {name: settings.pop(name) for name in ("label_column", "columns", "ignore") if name in settings}
     spec = RunSpec(data=data, network=network, fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE, **reading)
     found = open_data(spec, data_dir)
+    check_class_count(found.train, origin=data)
     name, epochs = network_name(spec, found), default_epochs(found.kind, len(found.train))
     chosen = {"epochs": epochs, "evaluate_every": epochs, **default_options(name), **settings}
     spec = with_settings(spec.model_copy(update={"network": name}), **chosen)
