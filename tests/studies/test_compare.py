@@ -1,8 +1,10 @@
 """Is it worth it on this data? The same splits for all, choices on validation parts alone, and an honest verdict."""
 
 import json
+import warnings
 
 import numpy
+import pandas
 import pytest
 import torch
 
@@ -133,6 +135,49 @@ def test_arrays_without_labels_get_a_sentence(tmp_path):
     for labels in (None, [0, 1]):
         with pytest.raises(DataError, match="one label for each of 3 objects"):
             agrlearn.compare(numpy.zeros((3, 2)), labels, run_dir=tmp_path)
+
+
+class SeenError(Exception):
+    """In place of all runs."""
+
+
+def spec_of(monkeypatch, data, labels, folder):
+    """What `compare` would run on the data."""
+
+    def see(methods, *_, **__):
+        raise SeenError(methods[0].tries[0])
+
+    monkeypatch.setattr("agrlearn.studies.compare.compare_methods", see)
+    with pytest.raises(SeenError) as seen:
+        agrlearn.compare(data, labels, run_dir=folder)
+    return seen.value.args[0]
+
+
+def test_a_table_in_memory_is_compared_as_the_estimator_reads_it(tmp_path, monkeypatch):
+    random = numpy.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {
+            "label": numpy.where(random.random(60) < 0.1, numpy.nan, random.normal(size=60)),
+            "city": random.choice(["Rome", "Oslo", None], 60),
+            "zip": pandas.Categorical(random.choice([1010, 8001], 60)),
+            "day": pandas.date_range("2024-01-01", periods=60),
+            "row_id": range(60),
+        }
+    )
+    for number, table in enumerate(
+        (frame, frame[["label", "city"]].to_numpy(), frame["city"].fillna("no city at all"))
+    ):
+        spec = spec_of(monkeypatch, table, list("ab") * 30, tmp_path / str(number))
+        source = open_data(spec).source
+        assert source.train.labels == list("ab") * 30
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the identifier, which is left out
+            fitted = agrlearn.AgrLearnClassifier(epochs=1).fit(table, list("ab") * 30)
+        if number < 2:
+            read = [(column["column"], column["kind"]) for column in source.preparation["columns"]]
+            assert read == [(column.column, column.kind) for column in fitted.preparation_.columns]
+        else:
+            assert set(source.preparation["words"]) == set(fitted.vocabulary_.words)
 
 
 def test_data_of_a_single_class_are_refused_before_anything_is_run(tmp_path, monkeypatch):

@@ -12,6 +12,17 @@ from typing import Any
 import numpy
 from rich.progress import Progress
 
+from agrlearn.data.column_kinds import choose_kinds
+from agrlearn.data.frames import (
+    categories_in,
+    cells_of_frame,
+    cells_of_rows,
+    has_words,
+    is_frame,
+    is_numeric,
+    sentences_in,
+    to_json_lines,
+)
 from agrlearn.data.labelled import check_class_count
 from agrlearn.errors import DataError, RecipeError, look_up
 from agrlearn.evaluation.metrics import METRICS
@@ -223,8 +234,9 @@ def compare(
     """Find out whether groups are worth it on some data, as `agrlearn compare` does.
 
     Args:
-        data: a data set by name, the path of a file or folder, or an array of vectors or images.
-        labels: one for each object of an array.
+        data: a data set by name, the path of a file or folder, or what the estimator takes: an array of vectors or
+            images, a table as a frame or in rows, or sentences.
+        labels: one for each object in memory.
         seeds: splits into training and test part, the same for all methods.
         network: a name in `NETWORKS`, timm:NAME or FILE.py:FUNCTION; by default the one that fits the data.
         also: further settings of groups, such as {"fold": 4, "join": "max", "repetition": 0.2}.
@@ -234,17 +246,11 @@ def compare(
     """
     folder = Path(run_dir).resolve()
     make_own_folder(folder)
+    reading: dict[str, Any] = {}
     if not isinstance(data, str | Path):
-        if labels is None or len(labels) != len(data):
-            raise DataError(f"expected one label for each of {len(data)} objects; pass compare(objects, labels)")
-        file = folder / "data.npz"
-        content = io.BytesIO()
-        numpy.savez(content, x=numpy.asarray(data), y=numpy.asarray(labels))
-        if not file.exists() or file.read_bytes() != content.getvalue():
-            write_atomically(file, content.getvalue())
-        data = file
+        data, reading = _keep(data, labels, folder)
     where = None if data_dir is None else Path(data_dir)
-    spec, tokens, vectors = base_spec(str(data), network=network, data_dir=where)
+    spec, tokens, vectors = base_spec(str(data), network=network, data_dir=where, **reading)
     methods = make_methods(spec, also=also, tokens=tokens, vectors=vectors)
 
     def run(jobs: Sequence[Job]) -> None:
@@ -269,11 +275,40 @@ def compare(
     return found
 
 
+def _keep(data: Any, labels: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Objects in memory as a file, and how it is read."""
+    data = data.toarray() if hasattr(data, "toarray") else data
+    if labels is None or len(labels) != len(data):
+        raise DataError(f"expected one label for each of {len(data)} objects; pass compare(objects, labels)")
+    reading: dict[str, Any] = {}
+    sentences = sentences_in(data)
+    if sentences is None and not (has_words(data) or (is_frame(data) and not is_numeric(data))):
+        file, kept = folder / "data.npz", io.BytesIO()
+        numpy.savez(kept, x=numpy.asarray(data), y=numpy.asarray(labels))
+        content = kept.getvalue()
+    else:
+        cells = cells_of_frame(data) if is_frame(data) else cells_of_rows(data) if sentences is None else {}
+        text, label = "text", "label"
+        if sentences is not None:
+            cells, reading = {text: sentences}, {"text_column": text}
+        elif declared := categories_in(data) if is_frame(data) else []:
+            used = [name for name, kind in choose_kinds(cells, None).items() if kind.is_used]
+            reading["columns"] = tuple(f"{name}=words" if name in declared else name for name in used)
+        while label in cells:
+            label += "_"
+        reading["label_column"] = label
+        file, content = folder / "data.jsonl", to_json_lines({**cells, label: list(labels)}).encode()
+    if not file.exists() or file.read_bytes() != content:
+        write_atomically(file, content)
+    return file, reading
+
+
 def base_spec(
     data: str, *, network: str | None = None, data_dir: Path | None = None, **settings: Any
 ) -> tuple[RunSpec, bool, bool]:
     """The ordinary network for some data by the estimator's recipe; and whether these are sentences, or vectors."""
-    reading = {name: settings.pop(name) for name in ("label_column", "columns", "ignore") if name in settings}
+    ways = ("label_column", "text_column", "columns", "ignore")
+    reading = {name: settings.pop(name) for name in ways if name in settings}
     spec = RunSpec(data=data, network=network, fold=1, test_fraction=TEST_FRACTION, recipe=DEFAULT_RECIPE, **reading)
     found = open_data(spec, data_dir)
     check_class_count(found.train, origin=data)
