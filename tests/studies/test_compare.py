@@ -164,16 +164,15 @@ def test_a_table_in_memory_is_compared_as_the_estimator_reads_it(tmp_path, monke
             "row_id": range(60),
         }
     )
-    for number, table in enumerate(
-        (frame, frame[["label", "city"]].to_numpy(), frame["city"].fillna("no city at all"))
-    ):
+    rows, gaps = frame[["label", "city"]].to_numpy(), frame[["label"]].to_numpy()
+    for number, table in enumerate((frame, rows, gaps, frame["city"].fillna("no city at all"))):
         spec = spec_of(monkeypatch, table, list("ab") * 30, tmp_path / str(number))
         source = open_data(spec).source
         assert source.train.labels == list("ab") * 30
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the identifier, which is left out
             fitted = agrlearn.AgrLearnClassifier(epochs=1).fit(table, list("ab") * 30)
-        if number < 2:
+        if number < 3:
             read = [(column["column"], column["kind"]) for column in source.preparation["columns"]]
             assert read == [(column.column, column.kind) for column in fitted.preparation_.columns]
         else:

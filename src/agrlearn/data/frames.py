@@ -1,12 +1,9 @@
 """Tables and sentences in memory. Data frames are those of pandas or polars; neither is imported."""
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy
 
-from agrlearn.data.cells import is_blank
 from agrlearn.data.columns import Cells
 from agrlearn.errors import DataError
 
@@ -59,21 +56,6 @@ def cells_of_rows(rows: Any) -> dict[str, Cells]:
     if len(counts) > 1:
         raise DataError(f"the rows have {min(counts)} to {max(counts)} cells; give all rows as many")
     return {str(number): list(column) for number, column in enumerate(zip(*rows, strict=True))}
-
-
-def to_json_lines(cells: Mapping[str, Cells]) -> str:
-    """Columns as the rows of a .jsonl file.
-
-    >>> to_json_lines({"age": [30, None], "sex": ["f", "m"]})
-    '{"age": 30, "sex": "f"}\\n{"age": null, "sex": "m"}\\n'
-    """
-    rows = zip(*cells.values(), strict=True)
-    made = ({name: None if is_blank(cell) else cell for name, cell in zip(cells, row, strict=True)} for row in rows)
-    return "".join(json.dumps(row, default=_plain) + "\n" for row in made)
-
-
-def _plain(cell: Any) -> Any:
-    return cell.item() if isinstance(cell, numpy.generic) else str(cell)
 
 
 def is_numeric(frame: Any) -> bool:

@@ -1,6 +1,5 @@
 """Is it worth it on this data? An ordinary network, its usual remedies and groups, on the same splits."""
 
-import io
 import itertools
 import re
 import sys
@@ -9,25 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 from rich.progress import Progress
 
-from agrlearn.data.column_kinds import choose_kinds
-from agrlearn.data.frames import (
-    categories_in,
-    cells_of_frame,
-    cells_of_rows,
-    has_words,
-    is_frame,
-    is_numeric,
-    sentences_in,
-    to_json_lines,
-)
+from agrlearn.data.kept import keep_objects
 from agrlearn.data.labelled import check_class_count
-from agrlearn.errors import DataError, RecipeError, look_up
+from agrlearn.errors import RecipeError, look_up
 from agrlearn.evaluation.metrics import METRICS
 from agrlearn.evaluation.statistics import mean_over_runs, p_value, paired_difference
-from agrlearn.files import make_own_folder, write_atomically
+from agrlearn.files import make_own_folder
 from agrlearn.networks.catalogue import NETWORKS, network_defaults
 from agrlearn.runs.jobs import Resources, one_thread
 from agrlearn.runs.many import Job, bundles_of, do_runs, run_many
@@ -248,7 +236,7 @@ def compare(
     make_own_folder(folder)
     reading: dict[str, Any] = {}
     if not isinstance(data, str | Path):
-        data, reading = _keep(data, labels, folder)
+        data, reading = keep_objects(data, labels, folder)
     where = None if data_dir is None else Path(data_dir)
     spec, tokens, vectors = base_spec(str(data), network=network, data_dir=where, **reading)
     methods = make_methods(spec, also=also, tokens=tokens, vectors=vectors)
@@ -273,34 +261,6 @@ def compare(
     found = Comparison(Path(data).name, seeds, tuple(lines))
     write_comparison(found, folder, f"agrlearn.compare(..., seeds={seeds})")
     return found
-
-
-def _keep(data: Any, labels: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Objects in memory as a file, and how it is read."""
-    data = data.toarray() if hasattr(data, "toarray") else data
-    if labels is None or len(labels) != len(data):
-        raise DataError(f"expected one label for each of {len(data)} objects; pass compare(objects, labels)")
-    reading: dict[str, Any] = {}
-    sentences = sentences_in(data)
-    if sentences is None and not (has_words(data) or (is_frame(data) and not is_numeric(data))):
-        file, kept = folder / "data.npz", io.BytesIO()
-        numpy.savez(kept, x=numpy.asarray(data), y=numpy.asarray(labels))
-        content = kept.getvalue()
-    else:
-        cells = cells_of_frame(data) if is_frame(data) else cells_of_rows(data) if sentences is None else {}
-        text, label = "text", "label"
-        if sentences is not None:
-            cells, reading = {text: sentences}, {"text_column": text}
-        elif declared := categories_in(data) if is_frame(data) else []:
-            used = [name for name, kind in choose_kinds(cells, None).items() if kind.is_used]
-            reading["columns"] = tuple(f"{name}=words" if name in declared else name for name in used)
-        while label in cells:
-            label += "_"
-        reading["label_column"] = label
-        file, content = folder / "data.jsonl", to_json_lines({**cells, label: list(labels)}).encode()
-    if not file.exists() or file.read_bytes() != content:
-        write_atomically(file, content)
-    return file, reading
 
 
 def base_spec(
