@@ -66,6 +66,18 @@ def test_what_is_done_is_not_run_again(tmp_path):
     assert compare_methods(methods, tmp_path, seeds=2, run=pytest.fail) == first
 
 
+def test_of_data_that_have_changed_everything_is_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("agrlearn.studies.compare.default_epochs", lambda kind, objects: 3)
+    random = numpy.random.default_rng(0)
+    x, folder = random.normal(size=(60, 2)), tmp_path / "compared"
+    clear, by_chance = (x[:, 0] > 0).astype(int), random.integers(0, 2, 60)
+    first = agrlearn.compare(x, clear, seeds=2, run_dir=folder)
+    again = agrlearn.compare(x, by_chance, seeds=2, run_dir=folder)
+    assert again.lines[0].scores["error"].value > first.lines[0].scores["error"].value + 0.2
+    other = agrlearn.compare(x, by_chance, seeds=2, run_dir=tmp_path / "other")
+    assert [line.scores for line in again.lines] == [line.scores for line in other.lines]
+
+
 def test_the_ensemble_averages_distributions_of_networks_that_saw_the_same_objects(tmp_path):
     spec = quick_spec().model_copy(update={"members": 3})
     methods = [Method("ordinary network", (quick_spec(),), "ordinary"), Method("ensemble", (spec,))]

@@ -50,6 +50,8 @@ class Job:
         """What was left by a run of this very specification, on data that have not changed since."""
         if self.cell is not None:
             found = read_finished(self.cell)
+            if found is not None and found.data_stamp not in (None, _stamp_of(self.spec)):
+                return None
         else:
             if not (self.run_dir / NETWORK_FILE).exists():
                 return None
@@ -152,6 +154,8 @@ class _OpenRun:
 
     job: Job
     data: RunData
+    stamp: str | None
+    """Of the data when they were read."""
     members: list[_Member]
     may_train_together: bool
     """Whether its networks may be trained with others, as far as the job says."""
@@ -172,6 +176,7 @@ def _open(job: Job) -> FinishedRun | _OpenRun:
     done = None if job.fresh else job.finished()
     if done is not None:  # by another command, since this one looked
         return done
+    stamp = _stamp_of(job.spec)
     data = open_data(job.spec, job.data_dir)
     members = []
     for number in range(job.spec.members if job.spec.network not in RIVALS else 0):
@@ -181,7 +186,12 @@ def _open(job: Job) -> FinishedRun | _OpenRun:
         trainee = Trainee(network, data.train, spec.recipe, watched_part(spec, data))
         members.append(_Member(spec, network, trainee, run_dir if job.keep_checkpoints else None))
     plain = job.spec.precision == "32-true" and not job.spec.augment and not job.keep_checkpoints
-    return _OpenRun(job, data, members, plain and choose_device(job.device).type == "cpu")
+    return _OpenRun(job, data, stamp, members, plain and choose_device(job.device).type == "cpu")
+
+
+def _stamp_of(spec: RunSpec) -> str | None:
+    """A fingerprint of the user's files; None for a set by name, which does not change."""
+    return data_stamp(spec.data, spec.test) if Path(spec.data).exists() else None
 
 
 def _finish(run: _OpenRun) -> FinishedRun:
@@ -189,7 +199,9 @@ def _finish(run: _OpenRun) -> FinishedRun:
     job, data = run.job, run.data
     result = _train_and_measure(run) if run.members else run_rival(job.spec, data)
     versions = {package: version(package) for package in ("agrlearn", "torch", "numpy")}
-    finished = FinishedRun(format=RUN_FORMAT, versions=versions, spec=job.spec, result=result)
+    finished = FinishedRun(
+        format=RUN_FORMAT, versions=versions, spec=job.spec, result=result, data_stamp=run.stamp
+    )  # fmt: skip
     if job.cell is None and job.spec.network not in RIVALS:
         update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(job.spec.data, job.spec.test))
     elif job.cell is not None:

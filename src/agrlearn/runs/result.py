@@ -72,12 +72,14 @@ class RunResult:
 
 
 class FinishedRun(BaseModel):
-    """What a file says of a run: run.json of a finished run, or a file of these four alone under results/cells."""
+    """What a file says of a run: run.json of a finished run, or a file of these alone, such as under results/cells."""
 
     format: str
     versions: dict[str, str]
     spec: RunSpec
     result: RunResult
+    data_stamp: str | None = None
+    """Of the user's files; none of a set by name."""
 
     @model_validator(mode="before")
     @classmethod
@@ -106,6 +108,7 @@ class FinishedRun(BaseModel):
             "versions": self.versions,
             "spec": spec,
             "result": _rounded(asdict(self.result)),
+            **({} if self.data_stamp is None else {"data_stamp": self.data_stamp}),
         }
         return json.dumps(values, indent=1) + "\n"
 
