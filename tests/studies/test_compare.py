@@ -78,6 +78,19 @@ def test_of_data_that_have_changed_everything_is_run_again(tmp_path, monkeypatch
     assert [line.scores for line in again.lines] == [line.scores for line in other.lines]
 
 
+def test_of_a_network_whose_file_has_changed_everything_is_run_again(tmp_path):
+    file = tmp_path / "mine.py"
+    spec = quick_spec().model_copy(update={"network": f"{file}:make", "net": {}})
+    methods, costs = [Method("ordinary network", (spec,), "ordinary")], []
+    for width in (8, 64):
+        file.write_text(
+            "from torch import nn\n\n\ndef make(num_classes, object_shape):\n"
+            f"    return nn.Sequential(nn.Linear(*object_shape, {width}), nn.ReLU(), nn.Linear({width}, num_classes))\n"
+        )
+        costs.append(compare_methods(methods, tmp_path / "compared", seeds=2, run=in_this_process)[0].multiply_adds)
+    assert costs[1] > 1.9 * costs[0]
+
+
 def test_the_ensemble_averages_distributions_of_networks_that_saw_the_same_objects(tmp_path):
     spec = quick_spec().model_copy(update={"members": 3})
     methods = [Method("ordinary network", (quick_spec(),), "ordinary"), Method("ensemble", (spec,))]

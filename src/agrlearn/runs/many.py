@@ -13,6 +13,7 @@ from agrlearn.errors import RunError, TrainingError
 from agrlearn.files import NETWORK_FILE, RUN_FILE, data_stamp, make_own_folder, write_atomically
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
+from agrlearn.networks.outside import comes_from_file
 from agrlearn.runs.jobs import Outcome, Resources, run_jobs
 from agrlearn.runs.result import FinishedRun, RunResult, measure, read_finished
 from agrlearn.runs.rivals import RIVALS, run_rival
@@ -190,8 +191,11 @@ def _open(job: Job) -> FinishedRun | _OpenRun:
 
 
 def _stamp_of(spec: RunSpec) -> str | None:
-    """A fingerprint of the user's files; None for a set by name, which does not change."""
-    return data_stamp(spec.data, spec.test) if Path(spec.data).exists() else None
+    """A fingerprint of the user's files, of data and of a network; None without any, as what has a name is the same."""
+    network = spec.network or ""
+    names = [spec.data, spec.test or "", network.rpartition(":")[0] if comes_from_file(network) else ""]
+    files = [name for name in names if name and Path(name).exists()]
+    return data_stamp(*files) if files else None
 
 
 def _finish(run: _OpenRun) -> FinishedRun:
