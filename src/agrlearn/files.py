@@ -57,9 +57,9 @@ def read_json(path: Path) -> Any:
     return parse_json(read_small_text(path))
 
 
-def data_stamp(*names: str | None) -> str:
+def data_stamp(*names: str) -> str:
     """A fingerprint of the files' names, sizes and times: cheap to compare, and changed by every change."""
-    paths = [Path(name) for name in names if name is not None]
+    paths = [Path(name) for name in names]
     return _stamp(file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]))
 
 

@@ -248,6 +248,20 @@ def test_the_users_own_file_is_run_only_when_named(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_a_run_of_a_network_whose_code_has_changed_is_another_run_but_comments_may_change(tmp_path, capsys):
+    write_images(tmp_path / "pets", count=6)
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    command = ("train", tmp_path / "pets", "--run-dir", tmp_path / "run", "--network", f"{file}:make_model", *FAST)
+    assert call(*command) == 0
+    file.write_text(f"# a comment\n{OWN}")
+    assert call(*command) == 0
+    assert "finished already" in capsys.readouterr().out
+    file.write_text(OWN.replace("nn.ReLU()", "nn.Tanh()"))
+    assert call(*command) == 2
+    assert "belongs to another run (its network code is" in capsys.readouterr().err
+
+
 def test_data_by_name_are_not_taken_for_what_is_called_so_here(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path / "digits", count=6)

@@ -207,6 +207,19 @@ def test_a_sweep_whose_settings_or_data_changed_is_not_shown_as_done(tmp_path, c
         first = second
 
 
+def test_a_sweep_over_a_network_whose_file_has_changed_is_not_shown_as_done(tmp_path, capsys):
+    layers = "nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))"
+    model = f"from torch import nn\n\n\ndef make(num_classes):\n    return {layers}\n"
+    (tmp_path / "mine.py").write_text(model)
+    network = f"{tmp_path / 'mine.py'}:make"
+    file = write(tmp_path, f'data = "digits"\nnetwork = "{network}"\nrecipe.epochs = 1\nfold = 1\n')
+    assert run_sweep(file, tmp_path / "runs") == 0
+    (tmp_path / "mine.py").write_text(model.replace("nn.Flatten()", "nn.Flatten(), nn.Tanh()"))
+    assert run_sweep(file, tmp_path / "runs") == 2
+    assert "its network code is" in capsys.readouterr().out
+    assert run_sweep(file, tmp_path / "runs", "--fresh") == 0
+
+
 def test_a_trial_with_patience_is_judged_by_the_epoch_that_it_keeps_on_other_objects(tmp_path):
     random = numpy.random.default_rng(0)
     numpy.savez(tmp_path / "noise.npz", x=random.normal(size=(60, 8)), y=random.integers(0, 2, 60))

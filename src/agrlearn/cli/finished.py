@@ -40,7 +40,9 @@ def find_finished(folders: Iterable[Path], data: str, test: str | None, *, repor
     for folder in folders:
         try:
             found = _Finished.model_validate(read_json(folder / RUN_FILE))
-            same = found.data_stamp == data_stamp(data, test) and found.run_stamp == run_stamp(folder)
+            same = found.data_stamp == data_stamp(data, *([test] if test else [])) and found.run_stamp == run_stamp(
+                folder
+            )
         except (OSError, ValueError):  # no run, one that is not finished, or one that training refuses in a sentence
             continue
         if not same or found.command != command_line() or found.versions.get("agrlearn") != version("agrlearn"):

@@ -1,5 +1,7 @@
 """Networks that are not in the catalogue: timm's by name, and those of the user's own Python file."""
 
+import ast
+import hashlib
 import importlib.util
 import inspect
 from collections.abc import Callable
@@ -41,6 +43,20 @@ def comes_from_timm(name: str) -> bool:
 def comes_from_file(name: str) -> bool:
     """Whether a network's name is FILE.py:FUNCTION, which runs that file's code."""
     return ".py:" in name
+
+
+def file_of(name: str) -> str:
+    """The path in FILE.py:FUNCTION."""
+    return name.rpartition(":")[0]
+
+
+def code_digest(name: str) -> str | None:
+    """A fingerprint of what the file in FILE.py:FUNCTION does, apart from comments; None if there is no such file."""
+    try:
+        code = ast.dump(ast.parse(Path(file_of(name)).read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
 def build_outside(

@@ -13,12 +13,11 @@ from agrlearn.errors import RunError, TrainingError
 from agrlearn.files import NETWORK_FILE, RUN_FILE, data_stamp, make_own_folder, write_atomically
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.outside import comes_from_file
 from agrlearn.runs.jobs import Outcome, Resources, run_jobs
 from agrlearn.runs.result import FinishedRun, RunResult, measure, read_finished
 from agrlearn.runs.rivals import RIVALS, run_rival
 from agrlearn.runs.spec import RunSpec
-from agrlearn.runs.train import RunData, make_network, open_data, train_run, watched_part
+from agrlearn.runs.train import RunData, files_of, make_network, open_data, train_run, watched_part
 from agrlearn.training.checkpoint import clear_run, read_run, update_run
 from agrlearn.training.history import History
 from agrlearn.training.identity import RUN_FORMAT
@@ -57,7 +56,7 @@ class Job:
             if not (self.run_dir / NETWORK_FILE).exists():
                 return None
             try:
-                unchanged = read_run(self.run_dir).data_stamp == data_stamp(self.spec.data, self.spec.test)
+                unchanged = read_run(self.run_dir).data_stamp == data_stamp(*files_of(self.spec))
                 found = read_finished(self.run_dir / RUN_FILE) if unchanged else None
             except RunError:
                 return None  # training refuses the directory with a sentence
@@ -192,9 +191,7 @@ def _open(job: Job) -> FinishedRun | _OpenRun:
 
 def _stamp_of(spec: RunSpec) -> str | None:
     """A fingerprint of the user's files, of data and of a network; None without any, as what has a name is the same."""
-    network = spec.network or ""
-    names = [spec.data, spec.test or "", network.rpartition(":")[0] if comes_from_file(network) else ""]
-    files = [name for name in names if name and Path(name).exists()]
+    files = [name for name in files_of(spec) if Path(name).exists()]
     return data_stamp(*files) if files else None
 
 
@@ -207,7 +204,7 @@ def _finish(run: _OpenRun) -> FinishedRun:
         format=RUN_FORMAT, versions=versions, spec=job.spec, result=result, data_stamp=run.stamp
     )  # fmt: skip
     if job.cell is None and job.spec.network not in RIVALS:
-        update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(job.spec.data, job.spec.test))
+        update_run(job.run_dir, result=asdict(result), data_stamp=data_stamp(*files_of(job.spec)))
     elif job.cell is not None:
         make_own_folder(job.cell.parent)
         write_atomically(job.cell, finished.to_json())

@@ -18,7 +18,7 @@ from agrlearn.files import data_stamp
 from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network, default_network
-from agrlearn.networks.outside import build_outside, is_outside
+from agrlearn.networks.outside import build_outside, comes_from_file, file_of, is_outside
 from agrlearn.runs.spec import RunSpec
 from agrlearn.seeding import generator
 from agrlearn.training.checkpoint import update_run
@@ -150,6 +150,12 @@ def _open(opening: tuple[tuple[str, Any], ...], data_dir: Path | None, stamp: st
     return open_source(options.pop("data"), data_dir=data_dir, **options)
 
 
+def files_of(spec: RunSpec) -> list[str]:
+    """What may be files of the user's that decide the run: its data, its test file, its network's code."""
+    network = spec.network or ""
+    return [spec.data, *([spec.test] if spec.test else []), *([file_of(network)] if comes_from_file(network) else [])]
+
+
 def _opening(spec: RunSpec) -> tuple[tuple[str, Any], ...]:
     """How `open_source` is called for a spec."""
     names = ("data", "image_size", "text_column", "label_column", "columns", "ignore", "skip_bad")
@@ -194,7 +200,7 @@ def train_run(
     """
 
     def on_claim(folder: Path) -> None:
-        changes: dict[str, Any] = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(spec.data, spec.test)}
+        changes: dict[str, Any] = {"spec": spec.model_dump(mode="json"), "data_stamp": data_stamp(*files_of(spec))}
         if data.stopping is not None:  # what chose the epoch is not what to measure on
             changes["data"] = note_data(data.train, data.test)
         update_run(folder, **changes, **({"command": command[:LONGEST_TEXT]} if command else {}))

@@ -20,6 +20,7 @@ from agrlearn.grouping import first_tensor
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.cost import count_parameters
 from agrlearn.networks.joins import Join
+from agrlearn.networks.outside import code_digest, comes_from_file
 from agrlearn.training.recipe import Recipe, complete_saved
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Identity(_Strict):
     validation_data: Text | None
     augmentation: Text | None
     critic: Text | None = None
+    network_code: Text | None = None
+    """Of the file that a network comes from (FILE.py:FUNCTION), since its name does not tell what is in it."""
     made_longer_after: list[Annotated[int, Field(ge=0)]] = []
     """Epochs after which its recipe got more epochs than it had before."""
 
@@ -173,7 +176,13 @@ def identity_of(
         validation_data=None if validation_set is None else _fingerprint(validation_set),
         augmentation=None if augment is None else _function_name(augment)[:LONGEST_TEXT],
         critic=None if critic is None else _layers(critic),
+        network_code=_code_of(network),
     )
+
+
+def _code_of(network: AggregatedClassifier) -> str | None:
+    name = str((network.description or {}).get("network", ""))
+    return code_digest(name) if comes_from_file(name) else None
 
 
 def facts_of(network: AggregatedClassifier) -> dict[str, Any]:
