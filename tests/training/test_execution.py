@@ -46,7 +46,7 @@ def assert_close(one, other):
         ("small-cnn", {}),
         ("small-cnn", {"join": "width"}),
         ("small-cnn", {"join": "mean"}),
-        ("preact-resnet", {"width": 4}),
+        ("preact-resnet", {"width": 8}),
     ],
 )
 def test_channels_last_is_the_default_of_convolutions_and_changes_weights_by_rounding_only(name, options):
@@ -81,8 +81,9 @@ def test_fold_1_at_alpha_0_is_ordinary_training_bit_for_bit_in_the_same_layout(l
 
 def test_the_convolution_whose_backward_pass_crashes_is_recognised_by_its_shape_and_stays_contiguous():
     wide, usual = images(4, (32, 96)), images(4, (32, 32))
-    narrow = network(wide, "preact-resnet", fold=1, width=8)
+    narrow, narrower = (network(wide, "preact-resnet", fold=1, width=width) for width in (8, 4))
     assert "from 8 channels to 16×48 positions" in why_contiguous(narrow, wide.objects[:, None], CPU)
+    assert "from 4 channels to 4×4 positions" in why_contiguous(narrower, images(4).objects[:, None], CPU)
     assert why_contiguous(narrow, usual.objects[:, None], CPU) is None
     assert why_contiguous(network(wide, "preact-resnet", fold=1, width=16), wide.objects[:, None], CPU) is None
     set_channels_last(narrow, True)

@@ -17,8 +17,9 @@ from agrlearn.seeding import seeded
 _LONGEST_REASON = 200
 _TRIED = ("cpu", "cuda")
 # The backward pass of oneDNN in torch 2.13 writes past its memory where a convolution of one pixel skips pixels and
-# reads fewer than 16 channels. It was seen from 832 answers an image on, and with any stride and number of filters.
-_ENOUGH_CHANNELS, _SAFE_POSITIONS = 16, 256
+# reads fewer channels than a register of the processor holds: 8 with AVX2, where it was seen from 16 answers an image
+# on, and 16 with AVX-512, where it was seen from 832 on. With any stride and number of filters.
+_ENOUGH_CHANNELS, _ENOUGH_FOR_FEW_POSITIONS, _FEW_POSITIONS = 16, 8, 256
 
 
 def set_channels_last(network: nn.Module, last: bool) -> None:
@@ -83,8 +84,8 @@ def why_contiguous(network: AggregatedClassifier, groups: Objects, device: torch
 
 def _may_crash(layer: nn.Conv2d, answers: Tensor) -> bool:
     skips_pixels = layer.kernel_size == (1, 1) and layer.stride != (1, 1)
-    few_channels = layer.in_channels // layer.groups < _ENOUGH_CHANNELS
-    return skips_pixels and few_channels and answers.shape[-2:].numel() > _SAFE_POSITIONS
+    enough = _ENOUGH_CHANNELS if answers.shape[-2:].numel() > _FEW_POSITIONS else _ENOUGH_FOR_FEW_POSITIONS
+    return skips_pixels and layer.in_channels // layer.groups < enough
 
 
 def _laid_out(weight: Tensor, memory_format: torch.memory_format) -> Tensor:

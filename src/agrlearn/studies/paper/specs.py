@@ -57,7 +57,7 @@ def image_spec(
         calibrate=calibrate,
         recipe=Recipe(
             epochs=epochs * times_the_batch, batch_size=64 * times_the_batch, evaluate_every=every * times_the_batch,
-            layout="channels-last", **changes,
+            layout="auto" if scale is SMOKE else "channels-last", **changes,
         ),
     )  # fmt: skip
 
