@@ -512,9 +512,11 @@ def test_a_run_killed_several_times_ends_with_the_same_weights_and_records(table
 @pytest.mark.parametrize("moments", [4, pytest.param(30, marks=pytest.mark.slow)])
 def test_ctrl_c_at_any_moment_ends_with_exit_code_130(moments, table, tmp_path):
     for number in range(moments):
-        # Before 0.05 s there is Python alone, which has a traceback of its own.
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", ""], check=True)
+        alone = time.perf_counter() - began  # until then there is Python alone, which has a traceback of its own
         process = start("train", table, "--run-dir", tmp_path / str(number), "--epochs", 10_000)
-        time.sleep(0.05 + 3.0 * number / moments)
+        time.sleep(2 * alone + 3.0 * number / moments)
         process.send_signal(signal.SIGINT)
         if number % 2:
             time.sleep(0.003 * number)
