@@ -1,5 +1,6 @@
 """The rows of .csv, .tsv, .jsonl and .parquet files."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -38,17 +39,20 @@ def read_header(path: Path, lines: Iterator[str], refuse: Refuse, layout: Layout
     number, cells = next(parse_cells(path, lines, refuse, layout), (0, []))
     header = [name.strip() for name in cells]
     rows = [row for _, row in islice(read_cells(path, lambda row, reason: None, layout), 1, _ROWS_BELOW_HEADER)]
-    while header and not header[-1] and not any("".join(row[len(header) - 1 :]).strip() for row in rows):
-        header.pop()  # as spreadsheets write columns that were emptied
+    # Spreadsheets write columns that were emptied, without a name and without a cell.
+    header = header[: max(map(_width, [header, *rows]))]
     if header and looks_like_data(header, [row[: len(header)] for row in rows]):
         raise DataError(f"{path} has no header: its first row is {', '.join(header[:5])}; name every column there")
-    for name in header:
-        if header.count(name) > 1:
+    for name, count in Counter(header).most_common(1):
+        if count > 1:
             called = f"are called {name!r}" if name else "have no name"
-            raise DataError(
-                f"{path}: {header.count(name)} columns {called}; give each a name of its own in its first row"
-            )
+            raise DataError(f"{path}: {count} columns {called}; give each a name of its own in its first row")
     return number, header
+
+
+def _width(row: list[str]) -> int:
+    """The number of cells up to the last one that is not empty."""
+    return next((len(row) - place for place, cell in enumerate(reversed(row)) if cell.strip()), 0)
 
 
 def rows_by_name(rows: Iterable[tuple[int, list[str]]], header: list[str], refuse: Refuse) -> Rows:
