@@ -204,6 +204,11 @@ def test_a_table_in_memory_is_compared_as_the_estimator_reads_it(tmp_path, monke
             assert set(source.preparation["words"]) == set(fitted.vocabulary_.words)
 
 
+def test_labels_of_a_table_in_memory_may_be_a_tensor(tmp_path, monkeypatch):
+    spec = spec_of(monkeypatch, [[number, "x"] for number in range(40)], torch.arange(40) % 2, tmp_path)
+    assert open_data(spec).source.train.labels == ["0", "1"] * 20
+
+
 def test_data_of_a_single_class_are_refused_before_anything_is_run(tmp_path, monkeypatch):
     monkeypatch.setattr("agrlearn.studies.compare.compare_methods", lambda *_, **__: pytest.fail("it was run"))
     with pytest.raises(DataError, match="has a single class, '1'"):

@@ -58,7 +58,7 @@ def _write_table(cells: Mapping[str, Cells], labels: Any, folder: Path, **readin
     label = "label"
     while label in cells:
         label += "_"
-    content = to_json_lines({**cells, label: list(labels)}).encode()
+    content = to_json_lines({**cells, label: numpy.asarray(labels).tolist()}).encode()
     return _write(folder / "data.jsonl", content), {"label_column": label, **reading}
 
 
