@@ -116,6 +116,7 @@ def methods_for(data: str) -> list[Method]:
     else:
         found = [Method(method.name, (method.tries[len(method.tries) // 2],), method.kind) for method in found]
     if about.tabm:
+        found += _further_ways(spec)
         found.append(Method("one of five, chosen", tuple(candidates(spec).values()), "groups"))
         found.append(Method("TabM", (tabm_of(spec),)))
     return found
@@ -132,6 +133,16 @@ def _methods_for_fresh(spec: RunSpec) -> list[Method]:
         Method(DROPPED_GROUPS, (groups_of(spec, **DEFAULT_GROUPS),), "groups"),
         _fewer_epochs_of_groups(spec),
         *(method for method in rivals if method.kind == "context"),
+    ]
+
+
+def _further_ways(spec: RunSpec) -> list[Method]:
+    """Stacked slots, each of which learns as an ordinary network does, and whole batches of groups of one object."""
+    mixed = groups_of(spec, **DEFAULT_GROUPS | {"repetition": 0.5, "repetition_of": "batches"})
+    stacked = {fold: with_settings(spec, fold=fold, join="stack") for fold in (2, 4)}
+    return [
+        Method("fold 2, mean, mixed folds 0.5", (mixed,), "groups"),
+        *(Method(f"fold {fold}, stacked", (of_fold,), "groups") for fold, of_fold in stacked.items()),
     ]
 
 

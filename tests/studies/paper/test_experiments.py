@@ -125,12 +125,23 @@ def test_at_medium_scale_the_main_rows_train_ten_times_as_long_as_at_small_scale
     labels = [label for block, label in medium if block == "CIFAR-10"]
     assert labels == [
         "fold 1", "fold 2", "fold 1, objects as fold 2", "fold 1, ensemble of 2", "fold 2, max of the features",
-        "fold 2, mean of the features", "fold 1, mixup 1",
+        "fold 2, mean of the features", "fold 1, mixup 1", "fold 2, max of the features, half the rate",
+        "fold 2, mean of the features, half the rate",
     ]  # fmt: skip
     for key, row in medium.items():
         longer = {"epochs": 10 * small[key].spec.recipe.epochs, "evaluate_every": row.spec.recipe.evaluate_every}
         assert row.spec.recipe == small[key].spec.recipe.model_copy(update=longer)
         assert row.spec.model_copy(update={"recipe": small[key].spec.recipe}) == small[key].spec
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4"])
+def test_pooled_slots_that_share_a_head_are_also_trained_at_half_the_rate(name):
+    rows = rows_of(name, SMALL)
+    for block, label in rows:
+        if label in ("fold 2, max of the features", "fold 2, mean of the features"):
+            whole, half = rows[block, label].spec, rows[block, f"{label}, half the rate"].spec
+            slower = whole.recipe.model_copy(update={"learning_rate": whole.recipe.learning_rate / 2})
+            assert half == whole.model_copy(update={"recipe": slower})
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4", "table5", "table6", "table6-sgd"])
