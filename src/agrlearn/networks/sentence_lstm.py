@@ -74,17 +74,25 @@ class FinalState(nn.Module):
 
     def over_padding(self, tokens: Tensor) -> Tensor:
         """Read all sentences to the end of the longest, and take each one's state at its own end."""
-        lengths = _lengths(tokens)
-        # Packing is slower than reading on over the padding, since it leaves oneDNN's kernels.
-        states, _ = self.lstm(self.embed(tokens))
-        return states[torch.arange(len(tokens), device=tokens.device), lengths - 1]
+        return self._read(self.embed(tokens), _lengths(tokens))
 
     def in_bands(self, tokens: Tensor) -> Tensor:
         """The same states up to twice as fast: sentences are sorted by length, so that few read over padding."""
         lengths = _lengths(tokens)
         order = lengths.argsort()
-        states = [self.over_padding(tokens[some, : int(lengths[some[-1]])]) for some in order.split(_BAND)]
+        bands = [tokens[some, : int(lengths[some[-1]])] for some in order.split(_BAND)]
+        # Looked up all at once, since each look-up has a gradient as large as all embeddings.
+        words = self.embed(torch.cat([band.flatten() for band in bands])).split([band.numel() for band in bands])
+        states = [
+            self._read(found.view(*band.shape, -1), _lengths(band)) for band, found in zip(bands, words, strict=True)
+        ]
         return torch.cat(states)[order.argsort()]
+
+    def _read(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """The state behind each sentence's last word: (sentences, length, embedding) -> (sentences, hidden)."""
+        # Packing is slower than reading on over the padding, since it leaves oneDNN's kernels.
+        states, _ = self.lstm(words)
+        return states[torch.arange(len(words), device=words.device), lengths - 1]
 
 
 def _lengths(tokens: Tensor) -> Tensor:
