@@ -278,6 +278,41 @@ class PooledByItsHead(nn.Module):
         return self.head(self.first(images)).flatten(1)
 
 
+class Scaled(Odd):
+    """Scales what its class layer makes, with a factor and a shift of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.rand(6))
+        self.factor, self.shift = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.rand(5))
+
+    def forward(self, x):
+        return {"logits": super().forward(x * self.start) * self.factor.exp() + self.shift}
+
+
+class NormalisedScores(Odd):
+    """Normalises and bounds what its class layer makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(5)
+
+    def forward(self, x):
+        return 3 * (self.norm(self.out(self.features(x))) / 3).tanh().view(len(x), -1)
+
+
+class PooledMaps(nn.Module):
+    """Scores every position of an image and takes their mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3)
+        self.score = nn.Conv2d(8, 5, 1)
+
+    def forward(self, images):
+        return self.score(self.first(images).relu()).relu().mean(dim=(2, 3))
+
+
 def lazy():
     model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(5))
     model(torch.rand(2, 6))
@@ -331,6 +366,9 @@ ODD = {
     "last word": (LastWord, words),
     "audio": (Audio, lambda: torch.randn(4, 100)),
     "pooled by its head": (PooledByItsHead, lambda: torch.rand(4, 3, 8, 8)),
+    "scaled": (Scaled, vectors),
+    "normalised scores": (NormalisedScores, vectors),
+    "pooled maps": (PooledMaps, lambda: torch.rand(4, 3, 8, 8)),
     "a linear layer alone": (lambda: nn.Linear(6, 5), vectors),
     "lazy": (lazy, vectors),
     "weight norm": (normalised(nn.utils.weight_norm), vectors),

@@ -12,6 +12,7 @@ from agrlearn import aggregate, single
 from agrlearn.errors import ConversionError, ShapeError, UnknownNameError
 from agrlearn.grouping import count_objects, group, map_objects, replicate, take, ungroup
 from agrlearn.networks.conversion.tracing import call, tensors_in
+from agrlearn.training.setup import head_parameters
 from tests.networks import foreign, odd, zoo
 
 
@@ -143,7 +144,15 @@ REFUSED = {
     "weighted heads": (lambda m, h: (2 * m.out(h) + m.other(h)) / 3, "out and other each make some.*classifier="),
     "the larger of two": (lambda m, h: torch.maximum(m.out(h), m.other(h)), "out and other each make some"),
     "two outputs": (lambda m, h: (m.out(h), m.other(h)), "out and other could each make.*classifier="),
-    "a learned factor of one": (lambda m, h: m.out(h) * m.scale, "not the output of out.*pass classifier='out'"),
+    "a residual sum": (lambda m, h: 2 * m.out(h) + h[:, :5], "not the output of out.*pass classifier='out'"),
+    "a shape that is read again": (
+        lambda m, h: 2 * m.out(h) + 0 * h[:, :5], "cannot go on behind out .*reads again.*pass classifier='out'",
+    ),
+    "a head for training alone": (
+        lambda m, h: 2 * m.out(h) + (0 * m.other(h) if m.training else 0), "in train mode.*pass classifier='out'",
+    ),
+    "probabilities at a temperature": (lambda m, h: (m.out(h) / 3).softmax(dim=1), "not the output of out"),
+    "a sigmoid of a factor": (lambda m, h: (3 * m.out(h)).sigmoid(), "not the output of out"),
     "a sigmoid": (lambda m, h: m.out(h).sigmoid(), "sigmoid.*multi-label.*softmax"),
     "an embedding and what cannot be told": (
         lambda m, h: (m.second(h), 3 * m.out(m.second(h))), "what second made, and beside it .*classifier=",
@@ -219,6 +228,52 @@ def test_scores_pooled_over_positions_are_not_taken_for_a_picked_one(pool):
     model = PooledPositions(pool)
     with pytest.raises(ConversionError, match=r"score runs at every position .* pool the positions, or pick one"):
         aggregate(model, 2, odd.words(), join="max", verbose=False)
+
+
+def test_what_follows_the_class_layer_reads_groups_and_never_single_objects():
+    network = aggregate(odd.NormalisedScores(), 2, odd.vectors(), verbose=False).train()
+    norm = network.shared.model.norm
+    before = norm.running_mean.clone()
+    read = []
+    norm.register_forward_pre_hook(lambda module, args: read.append(args[0].detach()))
+    network(group(odd.vectors(), 2))
+    [scores] = read
+    assert scores.shape == (2, 5)
+    torch.testing.assert_close(norm.running_mean, 0.9 * before + 0.1 * scores.mean(dim=0))
+
+
+@pytest.mark.parametrize("make", [odd.Scaled, odd.NormalisedScores])
+def test_at_fold_1_what_follows_the_class_layer_learns_as_in_the_model_itself(make):
+    model, objects, labels = make(), torch.rand(32, 6), torch.randint(5, (32,))
+    network = aggregate(model, 1, objects, verbose=False)
+    for part in (model, network):
+        optimizer = torch.optim.SGD(part.parameters(), lr=0.1)
+        for _ in range(5):
+            scores = scores_in(part(objects)) if part is model else part(group(objects, 1))[:, 0]
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(scores, labels).backward()
+            optimizer.step()
+    assert_equal_states(single(network).state_dict(), model.state_dict())
+
+
+def assert_equal_states(given, expected):
+    assert list(given) == list(expected)
+    for name, tensor in expected.items():
+        torch.testing.assert_close(given[name], tensor, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_what_follows_the_class_layer_is_in_the_mode_of_the_model(training):
+    model = Unlike(lambda m, h: 2 * torch.dropout(m.out(h), 0.5, m.training)).train(training)
+    network = aggregate(model, 2, odd.vectors(), verbose=False)
+    assert bool((network(group(odd.vectors(), 2)) == 0).any()) == training
+
+
+def test_what_learns_at_the_rate_of_the_heads_is_the_class_layer_and_what_follows_it():
+    network = aggregate(odd.Scaled(), 2, odd.vectors(), verbose=False)
+    model = network.shared.model
+    assert {*head_parameters(network)} == {*model.out.parameters(), model.factor, model.shift}
+    assert "rest" not in " ".join(name for name, _ in network.named_parameters())
 
 
 class SigmoidHead(nn.Linear):

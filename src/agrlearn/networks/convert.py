@@ -13,13 +13,14 @@ from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor,
 from agrlearn.modes import evaluating
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.arguments import check_example, check_options, original_module
-from agrlearn.networks.conversion.class_layer import is_linear
+from agrlearn.networks.conversion.class_layer import ClassLayer, is_linear
 from agrlearn.networks.conversion.class_layer_search import find_class_layer
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.examples import at_least, vary_for
 from agrlearn.networks.conversion.influence import is_slot_blind, refuse_unread_slots, slot_influence
 from agrlearn.networks.conversion.joining import Body
 from agrlearn.networks.conversion.last_features import ClassHead, LastFeatures, changes_input
+from agrlearn.networks.conversion.splitting import placeholder_of, rest_behind
 from agrlearn.networks.conversion.tracing import FAILURES, arguments, brief, copied
 from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import FirstPiece, SecondPiece, WholeModel
@@ -100,10 +101,10 @@ def aggregate(
     """Turn a classifier into one that classifies `fold` objects in one pass, keeping its weights.
 
     The model is copied and left as it was. By default, the copy runs on each object as it is, and the slots are
-    averaged right before its class layer, which serves them all: this takes any model whose class scores come out of
-    one layer, and `single` gives the model back. With `at`, or another join than max and mean, its stem or the layers
-    after `at` are widened with tiled weights, its classifier becomes `fold` heads, and one object in every slot gives
-    what the model gave, up to `slot_noise`.
+    averaged right before its class layer, which serves them all, as does what follows it: this takes any model whose
+    class scores come out of one layer, and `single` gives the model back. With `at`, or another join than max and
+    mean, its stem or the layers after `at` are widened with tiled weights, its classifier becomes `fold` heads, and one
+    object in every slot gives what the model gave, up to `slot_noise`.
 
     Args:
         example: one batch of objects, as the model takes them: a Tensor, or a mapping for models with keywords or
@@ -158,7 +159,9 @@ def aggregate(
             with evaluating(draft.modules()):
                 objects = vary_for(draft, objects)
                 network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
-            network.training = network.shared.training = network.encoder.training = model.training
+            for module in {*network.modules()} - {*draft.modules()}:
+                module.training = model.training
+            _take_modes_by_name(network, model)
         else:
             objects = vary_for(draft.eval(), at_least(example, min(max(count_objects(example), 2), _MOST_OBJECTS)))
             network, conversion = _join_within(
@@ -188,11 +191,13 @@ def _join_last_features(
     shared = LastFeatures(model, layer)
     shared.changes_input = changes_input(model, objects)
     first, readings = shared.layers()[0], layer.readings
+    if layer.made is not None:
+        shared.rest = _rest_of(model, first, layer, layer.made, objects)
     plain = len(readings) == len(readings[0].shape) == 1 and is_linear(first) and readings[0].keyword is None
     network = AggregatedClassifier(
         nn.Identity(), features=sum(math.prod(reading.shape) for reading in readings), fold=fold,
         num_classes=layer.scores.shape[1], join=join, shared=shared, noise=noise,
-        head=first if plain else ClassHead(shared.layers(), readings),
+        head=first if plain and shared.rest is None else ClassHead(shared),
     ).eval()  # fmt: skip
     network.slot_blind = True
     try:
@@ -216,6 +221,17 @@ def _join_last_features(
         slot_blind=network.slot_blind, difference=difference,
     )  # fmt: skip
     return network, conversion
+
+
+def _rest_of(model: nn.Module, at: nn.Module, layer: ClassLayer, made: Tensor, objects: Objects) -> SecondPiece:
+    """What the model does behind its class layer."""
+    try:
+        return rest_behind(model, at, made, placeholder_of(objects), layer.path)
+    except FAILURES as error:
+        raise ConversionError(
+            f"the model cannot go on behind {layer.name} with joined features ({brief(error)}); put what it does there "
+            f"into the layer, as a factor into its weights, or pass classifier={layer.name!r} to leave it out"
+        ) from error
 
 
 def _join_within(
@@ -250,6 +266,10 @@ def _join_within(
 def _take_modes(network: AggregatedClassifier, model: nn.Module) -> None:
     """Put every module into the mode that the model has it in, so that what its user keeps frozen stays so."""
     network.train(model.training)
+    _take_modes_by_name(network, model)
+
+
+def _take_modes_by_name(network: AggregatedClassifier, model: nn.Module) -> None:
     for piece in network.modules():
         if isinstance(piece, WholeModel | FirstPiece | SecondPiece):
             for name, module in model.named_modules():

@@ -29,13 +29,15 @@ class ClassLayer:
 
     readings: tuple[Reading, ...]
     scores: Tensor
-    """(objects, classes), what it makes of the example."""
+    """(objects, classes), those of the example."""
     path: Path
     """Where the model returns its scores."""
     picks: bool = False
     """Whether it scores every position of an object, of which the model picks one."""
     left_out: bool = False
-    """Whether the model does something else with the scores than to make probabilities of them."""
+    """Whether the model does something else with the scores than to make probabilities of them, which is not wanted."""
+    made: Tensor | None = None
+    """What the layer made of the example, where the model goes on to make its class scores of that, as by a factor."""
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
-from agrlearn.grouping import Objects, count_objects
+from agrlearn.grouping import Objects, count_objects, map_objects
 from agrlearn.networks.conversion.class_layer import ClassLayer, Reading, is_linear
 from agrlearn.networks.conversion.examples import explain_failure
 from agrlearn.networks.conversion.recording import Call, record
@@ -51,8 +51,8 @@ def find_class_layer(
         return search.describe(found[-1], left_out=False)
     if name is not None:
         return search.named(name)
-    averaged = None if linear else search.averaged()
-    return averaged or search.give_up(linear=linear)
+    unusual = None if linear else search.averaged() or search.followed_by_more()
+    return unusual or search.give_up(linear=linear)
 
 
 class _Search:
@@ -222,6 +222,40 @@ class _Search:
             if changed is None or not is_end(expected, changed.detach()):
                 return False
         return True
+
+    def followed_by_more(self) -> ClassLayer | None:
+        """The last layer that makes all that the class scores are made of, as where a factor or a pooling follows."""
+        if len(self.scores) != 1:
+            return None
+        [(path, scores)] = self.scores.items()
+        made = [
+            call
+            for call in self.calls
+            if call.made.shape[1] == scores.shape[1]
+            and self.ran[call.name] == 1
+            and not self._only_changes_scores(call)
+        ]
+        for call in reversed(made):
+            holds_another = any(other.name.startswith(f"{call.name}.") for other in made)
+            if not holds_another and self._is_all_there_is(call, path):
+                return ClassLayer((self._reading(call),), scores, path, made=call.made)
+        return None
+
+    def _is_all_there_is(self, made: Call, path: Path) -> bool:
+        """Whether the class scores follow what a layer makes, and nothing else that the model computes of objects."""
+        other = 100 * torch.randn(made.made.shape, generator=generator(1)).to(made.made.device, made.made.dtype)
+        flipped = map_objects(lambda tensor: tensor.flip(0), self.objects)
+        try:
+            changed, again = (
+                record(self.model, objects, self.layers, made, other).entries.get(path)
+                for objects in (self.objects, flipped)
+            )
+        except FAILURES:
+            return False
+        if changed is None or again is None or not same(changed, again):
+            return False
+        # So far apart, scores are only within these limits if they are probabilities.
+        return not bool(((changed >= 0) & (changed <= 1)).all()) and not same(changed, self.scores[path])
 
     def give_up(self, *, linear: bool) -> ClassLayer:
         """Say why there is no class layer, and what to name."""

@@ -15,11 +15,10 @@ from agrlearn.networks.conversion.assembly import Parts, assemble
 from agrlearn.networks.conversion.classifier import Classifier, refuse_shared_weights
 from agrlearn.networks.conversion.examples import at_least, with_padding
 from agrlearn.networks.conversion.last_features import changes_input
-from agrlearn.networks.conversion.splitting import placeholder_of, replace_module, split
+from agrlearn.networks.conversion.splitting import placeholder_of, reads_again, replace_module, split
 from agrlearn.networks.conversion.tracing import (
     FAILURES,
     Consumer,
-    Flow,
     brief,
     copied,
     find_consumers,
@@ -28,7 +27,7 @@ from agrlearn.networks.conversion.tracing import (
 )
 from agrlearn.networks.conversion.trial import trained_names
 from agrlearn.networks.conversion.widening import ChannelJoin, SlotMixer, channel_dimensions, widen_input
-from agrlearn.networks.conversion.within import SecondPiece, WholeModel
+from agrlearn.networks.conversion.within import WholeModel
 from agrlearn.networks.joins import IMAGES, TOKENS, Join
 from agrlearn.networks.tokens import SlotEmbedding, TandemJoin
 from agrlearn.seeding import seeded
@@ -163,13 +162,13 @@ class Body:
                 widen_input(name, reader, self.fold)
             with torch.no_grad():
                 joined = join(replicate(first(at_least(objects, 3)), self.fold))
-            reads_again = _reads_again(second, joined)
+            again = reads_again(second, joined)
         except FAILURES as error:
             raise ConversionError(
                 f"the model cannot go on behind {at} with joined features ({brief(error)}); choose another module to "
                 "join after"
             ) from error
-        if reads_again:
+        if again:
             raise ConversionError(
                 f"what was computed before {at}, such as a mask or a residual sum, is read again behind it, where "
                 "there are groups and not objects; choose another module to join after, such as the whole block"
@@ -273,21 +272,3 @@ class Body:
                 "checkpointed (torch.utils.checkpoint); choose another module to join after with at=, or pass "
                 "join='max' or 'mean' alone to join before the classifier"
             )
-
-
-@torch.no_grad()
-def _reads_again(second: SecondPiece, joined: Any) -> bool:
-    """Whether T depends on anything but the joined features; the piece is told if the model counts its objects."""
-    for counts in (False, True):
-        second.counts_objects = counts
-        try:
-            with Flow(values=True) as flow:
-                flow.tag(list(second.memory()))
-                t = second(joined)
-        except FAILURES:
-            if counts:
-                raise
-        else:
-            if flow.touches(t) or len(t) == len(joined):
-                return flow.touches(t)
-    raise ValueError(f"it makes {len(t)} of {len(joined)} groups")

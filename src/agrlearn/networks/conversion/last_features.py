@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from agrlearn.errors import ConversionError, ShapeError
 from agrlearn.grouping import Objects, count_objects, map_objects
 from agrlearn.networks.conversion.class_layer import ClassLayer, Reading
-from agrlearn.networks.conversion.scores import class_scores_in, number_positions, read_positions
+from agrlearn.networks.conversion.scores import class_scores_at, number_positions, read_positions
 from agrlearn.networks.conversion.tracing import call, copied, tensors_in
+from agrlearn.networks.conversion.within import ReachedError, SecondPiece
 
 
 class _Watch(threading.local):
@@ -20,6 +21,8 @@ class _Watch(threading.local):
 
     read: list[tuple[nn.Module, Tensor]] | None = None
     grad: bool = True
+    stops: bool = False
+    """Whether the pass ends where the class layer has read."""
 
 
 _WATCH = _Watch()
@@ -31,6 +34,8 @@ def _note_input(module: nn.Module, args: tuple, kwargs: dict | None = None) -> N
         # A copy, since the model may go on to change it in place.
         _WATCH.read.append((module, next(tensors_in((args, kwargs))).clone()))
         _WATCH.grad = torch.is_grad_enabled()
+        if _WATCH.stops and not torch.compiler.is_exporting():  # which does not see exceptions
+            raise ReachedError(None)
 
 
 def _number_positions(module: nn.Module, args: tuple, output: Tensor) -> Tensor | None:
@@ -50,6 +55,9 @@ class LastFeatures(nn.Module):
         super().__init__()
         self.model = model
         self.readings, self.picks, self.path = layer.readings, layer.picks, layer.path
+        self.rest: SecondPiece | None = None
+        """What the model does behind its class layer, if that is more: on groups, and not on single objects, which
+        would move the statistics of a normalisation there."""
         self.changes_input = False
         """Whether the model works on its input in place, so that it is given a copy."""
         for part in self.layers():
@@ -64,12 +72,14 @@ class LastFeatures(nn.Module):
     def forward(self, objects: Objects) -> Tensor:
         if self.changes_input:
             objects = map_objects(Tensor.clone, objects)
-        before, _WATCH.read = _WATCH.read, []
+        before = _WATCH.read, _WATCH.stops
+        noted: list[tuple[nn.Module, Tensor]] = []
+        _WATCH.read, _WATCH.stops, output = noted, self.rest is not None, None
         try:
-            output = call(self.model, objects)
-            noted = _WATCH.read
+            with suppress(ReachedError):
+                output = call(self.model, objects)
         finally:
-            _WATCH.read = before
+            _WATCH.read, _WATCH.stops = before
         parts = []
         for reading, layer in zip(self.readings, self.layers(), strict=True):
             read = [tensor for module, tensor in noted if module is layer]
@@ -102,12 +112,7 @@ class LastFeatures(nn.Module):
 
     def _picked(self, features: Tensor, output: Any) -> Tensor:
         # Instead of scores the model was given the positions' numbers: what it picked of them is where it looks.
-        picked = dict(class_scores_in(output, len(features))).get(self.path)
-        if picked is None:
-            raise ConversionError(
-                f"the model returns {type(output).__name__} here, without the class scores that it returned for the "
-                "example; let it return the same in train and eval mode"
-            )
+        picked = class_scores_at(self.path, output, len(features))
         return features[torch.arange(len(features), device=features.device), read_positions(picked)]
 
     def ordinary(self) -> nn.Module:
@@ -122,20 +127,28 @@ class LastFeatures(nn.Module):
 
 
 class ClassHead(nn.Module):
-    """Class layers on features that were flattened, and their mean: (groups, features) -> (groups, classes)."""
+    """Class layers on features that were flattened, and their mean: (groups, features) -> (groups, classes).
 
-    def __init__(self, layers: Sequence[nn.Module], readings: Sequence[Reading]) -> None:
+    Args:
+        shared: has these layers.
+    """
+
+    def __init__(self, shared: LastFeatures) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.readings = tuple(readings)
+        self.layers = nn.ModuleList(shared.layers())
+        self.readings = shared.readings
+        self.rest = shared.rest
 
     def forward(self, t: Tensor) -> Tensor:
         made = []
         parts = t.split([math.prod(reading.shape) for reading in self.readings], dim=1)
         for part, layer, reading in zip(parts, self.layers, self.readings, strict=True):
             read = part.unflatten(1, reading.shape).clone()  # the layer may work on it in place
-            made.append((layer(read) if reading.keyword is None else layer(**{reading.keyword: read})).flatten(1))
-        return made[0] if len(made) == 1 else torch.stack(made).mean(dim=0)
+            made.append(layer(read) if reading.keyword is None else layer(**{reading.keyword: read}))
+        if self.rest is not None:
+            return self.rest(made[0])
+        flat = [each.flatten(1) for each in made]
+        return flat[0] if len(flat) == 1 else torch.stack(flat).mean(dim=0)
 
 
 def changes_input(model: nn.Module, objects: Objects) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agrlearn.errors import ConversionError
+
 Path = tuple[str | int, ...]
 """Where a tensor is in what a model returns."""
 
@@ -33,6 +35,17 @@ def class_scores_in(output: Any, count: int, path: Path = ()) -> Iterator[tuple[
         held = {"logits": held["logits"]}
     for key, value in held.items():
         yield from class_scores_in(value, count, (*path, key))
+
+
+def class_scores_at(path: Path, output: Any, count: int) -> Tensor:
+    """The class scores in a model's output, where they were for the example."""
+    found = dict(class_scores_in(output, count)).get(path)
+    if found is None:
+        raise ConversionError(
+            f"the model returns {type(output).__name__} here, without the class scores that it returned for the "
+            "example; let it return the same in train and eval mode"
+        )
+    return found
 
 
 def is_end(made: Tensor, scores: Tensor) -> bool:

@@ -4,15 +4,19 @@ Each piece is a copy of the model's containers around the layers that it needs.
 """
 
 import copy
+import functools
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from agrlearn.grouping import Objects, map_objects
 from agrlearn.networks.conversion.examples import at_least
-from agrlearn.networks.conversion.tracing import calls_around, copied, tensors_in
+from agrlearn.networks.conversion.scores import Path
+from agrlearn.networks.conversion.tracing import FAILURES, Flow, call, calls_around, copied, hooks, tensors_in
+from agrlearn.networks.conversion.trial import train_mode
 from agrlearn.networks.conversion.within import FirstPiece, SecondPiece, StandIn, Tap, run_to_t, stop_here
 
 
@@ -20,12 +24,37 @@ def split(
     model: nn.Module, at: nn.Module, placeholder: Objects, *, changes_input: bool
 ) -> tuple[FirstPiece, SecondPiece]:
     """The model up to `at`, and from there to T."""
+    finished, later = _around(model, at, lambda count: run_to_t(model, at_least(placeholder, count)))
+    first = _rebuilt(model, {module: StandIn(module) for module in later}, {at, *finished})
+    second = _rest(model, at, finished, later)
+    at.register_forward_hook(stop_here)
+    pieces = FirstPiece(first, changes_input=changes_input), SecondPiece(second, placeholder)
+    _take_off_unused(pieces[0], pieces[1], lambda: pieces[0](at_least(placeholder, 2)))
+    return pieces
 
-    def calls(count: int) -> tuple[list[tuple[nn.Module, Any]], list[nn.Module]]:
-        return calls_around(model, lambda: run_to_t(model, at_least(placeholder, count)), at)
 
-    (of_two, around), (of_three, _) = calls(2), calls(3)
-    finished: dict[nn.Module, list] = {}
+def rest_behind(model: nn.Module, at: nn.Module, made: Tensor, placeholder: Objects, path: Path) -> SecondPiece:
+    """The model, which itself stays whole, from what `at` has made to the class scores that it returns at `path`."""
+    finished, later = _around(model, at, lambda count: call(model, at_least(placeholder, count)))
+    rest = SecondPiece(_rest(model, at, finished, later), placeholder, path)
+    if reads_again(rest, made):
+        raise ValueError("it reads again there what it computed before")
+    usual = _layers_run(rest, later, made)
+    with train_mode(rest):
+        if not _layers_run(rest, later, made) <= usual:
+            raise ValueError("it runs other layers in train mode, such as a head of its own")
+    _take_off_unused(rest, model, lambda: rest(made))
+    return rest
+
+
+_Finished = dict[nn.Module, list[tuple[Any, Any]]]
+"""Modules with what each of their calls gave for two and for three objects."""
+
+
+def _around(model: nn.Module, at: nn.Module, run: Callable[[int], Any]) -> tuple[_Finished, set[nn.Module]]:
+    """The modules that have finished before `at`, and those that come later."""
+    (of_two, around), (of_three, _) = (calls_around(model, functools.partial(run, count), at) for count in (2, 3))
+    finished: _Finished = {}
     for (module, two), (other, three) in zip(of_two, of_three, strict=True):
         if module is not other or at in module.modules():
             raise ValueError("it runs other layers for another number of objects, or a layer that holds itself")
@@ -37,31 +66,55 @@ def split(
         for module in model.modules()
         if before.isdisjoint(module.modules()) and type(module).forward is not nn.Module.forward
     }
-    first = _rebuilt(model, {module: StandIn(module) for module in later}, {at, *finished})
+    return finished, later
+
+
+@torch.no_grad()
+def _layers_run(piece: SecondPiece, layers: set[nn.Module], joined: Tensor) -> set[nn.Module]:
+    """Which of the layers run behind the join."""
+    ran: set[nn.Module] = set()
+    with hooks([layer.register_forward_pre_hook(lambda layer, args: ran.add(layer)) for layer in layers]):
+        piece(joined)
+    return ran
+
+
+def _rest(model: nn.Module, at: nn.Module, finished: _Finished, later: set[nn.Module]) -> nn.Module:
     remembered = {module: StandIn(module, outputs) for module, outputs in finished.items()}
-    second = _rebuilt(model, {**remembered, at: StandIn(at, joins=True)}, later)
-    at.register_forward_hook(stop_here)
-    pieces = FirstPiece(first, changes_input=changes_input), SecondPiece(second, placeholder)
-    _leave_to_the_second(*pieces, placeholder)
-    return pieces
+    return _rebuilt(model, {**remembered, at: StandIn(at, joins=True)}, later)
 
 
-def _leave_to_the_second(first: FirstPiece, second: SecondPiece, placeholder: Objects) -> None:
-    """Take parameters that the containers hold, and that only the second piece uses, off the first."""
-    both, shared_modules = {*first.parameters()} & {*second.parameters()}, {*second.modules()}
+@torch.no_grad()
+def reads_again(second: SecondPiece, joined: Any) -> bool:
+    """Whether the rest depends on anything but the joined features; it is told if the model counts its objects."""
+    for counts in (False, True):
+        second.counts_objects = counts
+        try:
+            with Flow(values=True) as flow:
+                flow.tag(list(second.memory()))
+                made = second(joined)
+        except FAILURES:
+            if counts:
+                raise
+        else:
+            if flow.touches(made) or len(made) == len(joined):
+                return flow.touches(made)
+    raise ValueError(f"it makes {len(made)} of {len(joined)} groups")
+
+
+def _take_off_unused(piece: nn.Module, other: nn.Module, run: Callable[[], Tensor]) -> None:
+    """Take parameters that a piece's containers hold, and that only the other piece uses, off this one."""
+    both, shared_modules = {*piece.parameters()} & {*other.parameters()}, {*other.modules()}
     held = [
         (module, name, parameter)
-        for module in {*first.modules()} - shared_modules
+        for module in {*piece.modules()} - shared_modules
         for name, parameter in module._parameters.items()
         if parameter in both and parameter is not None and parameter.requires_grad
     ]
     with torch.enable_grad():
-        features = first(at_least(placeholder, 2))
+        made = run()
     wanted = [parameter for _, _, parameter in held]
-    reached = (
-        torch.autograd.grad(features.sum(), wanted, allow_unused=True) if wanted and features.requires_grad else ()
-    )
-    for (module, name, parameter), gradient in zip(held, reached, strict=False):
+    reached = torch.autograd.grad(made.sum(), wanted, allow_unused=True) if wanted and made.requires_grad else ()
+    for (module, name, parameter), gradient in itertools.zip_longest(held, reached):
         if gradient is None:
             del module._parameters[name]
             vars(module)[name] = parameter  # where the model's code still finds it

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import Objects, map_objects
+from agrlearn.networks.conversion.scores import Path, class_scores_at
 from agrlearn.networks.conversion.tracing import call, tensors_in
 
 
@@ -185,11 +186,16 @@ class FirstPiece(nn.Module):
 
 
 class SecondPiece(nn.Module):
-    """Joined features to T."""
+    """Joined features to T, or to class scores.
 
-    def __init__(self, model: nn.Module, placeholder: Objects) -> None:
+    Args:
+        path: where the model returns its class scores; None stops at T.
+    """
+
+    def __init__(self, model: nn.Module, placeholder: Objects, path: Path | None = None) -> None:
         super().__init__()
         self.model = model
+        self.path = path
         self.counts_objects = False
         """Whether the model goes by the number of objects that it read before the join, as view(batch, -1) does."""
         self._names = () if isinstance(placeholder, Tensor) else tuple(placeholder)
@@ -200,10 +206,11 @@ class SecondPiece(nn.Module):
         before = _PASS.joined, _PASS.count, _PASS.calls
         _PASS.joined, _PASS.count, _PASS.calls = joined, len(joined) if self.counts_objects else 1, Counter()
         try:
-            t = run_to_t(self.model, self._placeholders(_PASS.count))
+            placeholders = self._placeholders(_PASS.count)
+            made = run_to_t(self.model, placeholders) if self.path is None else call(self.model, placeholders)
             if _PASS.joined is not None:
                 raise ConversionError(_NOT_RUN)
-            return t
+            return made if self.path is None else class_scores_at(self.path, made, len(joined))
         finally:
             _PASS.joined, _PASS.count, _PASS.calls = before
 
