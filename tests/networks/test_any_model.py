@@ -164,6 +164,7 @@ REFUSED = {
     "maps": (lambda m, h: m.out(h)[:, :, None].expand(-1, -1, 3), r"\(2, 5, 3\)\) without class scores"),
     "labels": (lambda m, h: m.out(h).argmax(dim=1), "without class scores.*classifier="),
     "a single score": (lambda m, h: m.out(h)[:, :1], "single score"),
+    "distances": (lambda m, h: -torch.cdist(h, m.out.weight), "no layer makes .*second.*a module of its own"),
 }  # fmt: skip
 
 

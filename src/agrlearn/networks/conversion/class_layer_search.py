@@ -292,8 +292,8 @@ class _Search:
         tried = ", ".join(list(dict.fromkeys(self.ran))[-3:]) or "none ran"
         kind = "linear layer or 1×1 convolution" if linear else "layer"
         raise ConversionError(
-            f"no {kind} makes the model's class scores (the last of them: {tried}); name the one that does with "
-            "classifier="
+            f"no {kind} makes the model's class scores (the last of them: {tried}); put what makes them into a module "
+            "of its own, or name the layer that does with classifier="
         )
 
     def _at_every_position(self, made: Call) -> ConversionError:
