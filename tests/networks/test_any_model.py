@@ -142,6 +142,9 @@ class Unlike(odd.Odd):
 
 REFUSED = {
     "weighted heads": (lambda m, h: (2 * m.out(h) + m.other(h)) / 3, "out and other each make some.*classifier="),
+    "heads whose weights learn": (
+        lambda m, h: (m.scale * m.out(h) + m.other(h)) / 2, "out and other each make some.*classifier=",
+    ),
     "the larger of two": (lambda m, h: torch.maximum(m.out(h), m.other(h)), "out and other each make some"),
     "two outputs": (lambda m, h: (m.out(h), m.other(h)), "out and other could each make.*classifier="),
     "a residual sum": (lambda m, h: 2 * m.out(h) + h[:, :5], "not the output of out.*pass classifier='out'"),

@@ -115,7 +115,7 @@ class _Search:
         made = match.call.made
         other = torch.randn(made.shape, generator=generator(1)).to(made.device, made.dtype)
         try:
-            changed = record(self.model, self.objects, self.layers, match.call, other)
+            changed = record(self.model, self.objects, self.layers, {match.call.key: other})
             picked = self._picked(match) if match.picks else None
         except FAILURES:
             return None
@@ -136,7 +136,7 @@ class _Search:
     def _picked(self, match: _Match) -> Tensor | None:
         """The position that the model picks of each object."""
         made = match.call.made
-        numbered = record(self.model, self.objects, self.layers, match.call, number_positions(made))
+        numbered = record(self.model, self.objects, self.layers, {match.call.key: number_positions(made)})
         scores = numbered.entries.get(match.path)
         picked = None if scores is None else read_positions(scores)
         return picked if picked is not None and bool(((picked >= 0) & (picked < made.shape[1])).all()) else None
@@ -208,20 +208,18 @@ class _Search:
         return None
 
     def _is_mean(self, made: list[Call], path: Path) -> bool:
-        """Whether the class scores are the mean of what these made, also when one of them makes something else."""
-        flats = [call.flat for call in made]
-        if not is_end(torch.stack(flats).mean(dim=0), self.scores[path]):
+        """Whether the class scores are the mean of what these made, also when they make something else."""
+        if not is_end(torch.stack([call.flat for call in made]).mean(dim=0), self.scores[path]):
             return False
-        for number, call in enumerate(made):
-            other = torch.randn(call.made.shape, generator=generator(1)).to(call.made.device, call.made.dtype)
-            try:
-                changed = record(self.model, self.objects, self.layers, call, other).entries.get(path)
-            except FAILURES:
-                return False
-            expected = torch.stack([*flats[:number], other.flatten(1), *flats[number + 1 :]]).mean(dim=0)
-            if changed is None or not is_end(expected, changed.detach()):
-                return False
-        return True
+        random = generator(1)
+        others = {call.key: torch.randn(call.made.shape, generator=random).to(call.made) for call in made}
+        try:
+            changed = record(self.model, self.objects, self.layers, others).entries.get(path)
+        except FAILURES:
+            return False
+        mean = torch.stack([other.flatten(1) for other in others.values()]).mean(dim=0)
+        # Weights of the heads that learn, and start alike, are seen by their gradient.
+        return changed is not None and not changed.requires_grad and is_end(mean, changed)
 
     def followed_by_more(self) -> ClassLayer | None:
         """The last layer that makes all that the class scores are made of, as where a factor or a pooling follows."""
@@ -247,7 +245,7 @@ class _Search:
         flipped = map_objects(lambda tensor: tensor.flip(0), self.objects)
         try:
             changed, again = (
-                record(self.model, objects, self.layers, made, other).entries.get(path)
+                record(self.model, objects, self.layers, {made.key: other}).entries.get(path)
                 for objects in (self.objects, flipped)
             )
         except FAILURES:

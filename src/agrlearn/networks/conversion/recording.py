@@ -1,5 +1,6 @@
 """One pass of a model on the example: what its layers read and made, and what it returned."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,10 @@ class Call:
     made: Tensor
 
     @property
+    def key(self) -> tuple[str, int]:
+        return self.name, self.place
+
+    @property
     def flat(self) -> Tensor:
         """(objects, ...), what it made of each object."""
         return self.made.flatten(1)
@@ -42,20 +47,19 @@ class Pass:
     ran: dict[str, int]
     """How often each layer ran."""
     sigmoid: bool
-    """Whether the call that was changed ended in a sigmoid."""
+    """Whether a call that was changed ended in a sigmoid."""
 
 
 def record(
     model: nn.Module,
     objects: Objects,
     layers: dict[str, nn.Module],
-    at: Call | None = None,
-    other: Tensor | None = None,
+    changed: Mapping[tuple[str, int], Tensor] | None = None,
 ) -> Pass:
     """Run the model, always under the same seed.
 
     Args:
-        at: a call that gives `other` instead of what it makes.
+        changed: what calls give instead of what they make, by their key.
     """
     count, sigmoid = count_objects(objects), False
     calls: list[Call] = []
@@ -72,9 +76,9 @@ def record(
         nonlocal sigmoid
         (read, keyword), place = reading.pop(), ran.get(name, 0)
         ran[name] = place + 1
-        if at is not None and (at.name, at.place) == (name, place):
+        if changed is not None and (name, place) in changed:
             sigmoid = type(made.grad_fn).__name__.startswith("Sigmoid")
-            return other
+            return changed[name, place]
         fits = isinstance(made, Tensor) and made.is_floating_point() and made.ndim > 1 and len(made) == count
         if fits and read is not None and read.shape[:1] == (count,):
             calls.append(Call(name, place, read, keyword, made.detach().clone()))
