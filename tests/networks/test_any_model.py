@@ -178,17 +178,18 @@ def test_where_the_class_layer_cannot_be_told_the_sentence_names_the_choices(cas
         aggregate(Unlike(end), 2, odd.vectors(), join="max", verbose=False)
 
 
-AVERAGED = {
+ADDED = {
     "heads": lambda m, h: (m.out(h) + m.other(h)) / 2,
     "heads of two layers": lambda m, h: torch.stack([m.out(h), m.other(m.second(h))]).mean(dim=0),
+    "a wide layer beside a deep one": lambda m, h: m.out(h) + m.other(m.second(h)),
     "a softmax of heads": lambda m, h: ((m.out(h) + m.other(h)) / 2).softmax(dim=1),
 }
 
 
-@pytest.mark.parametrize("end", AVERAGED)
-def test_averaged_heads_survive_learn_and_come_back_out(end):
-    check_model(lambda: Unlike(AVERAGED[end]), odd.vectors)
-    conversion = aggregate(Unlike(AVERAGED[end]), 2, odd.vectors(), verbose=False).conversion
+@pytest.mark.parametrize("end", ADDED)
+def test_heads_that_are_added_or_averaged_survive_learn_and_come_back_out(end):
+    check_model(lambda: Unlike(ADDED[end]), odd.vectors)
+    conversion = aggregate(Unlike(ADDED[end]), 2, odd.vectors(), verbose=False).conversion
     assert conversion.classifier == "out and other"
     assert not conversion.left_out
 
@@ -201,7 +202,7 @@ def test_averaged_heads_that_training_returns_apart_both_learn():
 
 
 def test_a_named_head_of_two_is_all_that_remains():
-    model, objects = Unlike(AVERAGED["heads"]).eval(), odd.vectors()
+    model, objects = Unlike(ADDED["heads"]).eval(), odd.vectors()
     network = aggregate(model, 2, objects, join="max", classifier="other", verbose=False).eval()
     assert "what the model does behind other is left out" in str(network.conversion)
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """What makes a model's class scores, and what it reads."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from torch import Tensor, nn
 
@@ -25,15 +25,18 @@ class Reading:
 
 @dataclass(frozen=True)
 class ClassLayer:
-    """The layer that makes a model's class scores, or the layers whose mean they are."""
+    """The layer that makes a model's class scores, or the layers whose sum or mean they are."""
 
     readings: tuple[Reading, ...]
     scores: Tensor
     """(objects, classes), those of the example."""
     path: Path
     """Where the model returns its scores."""
+    _: KW_ONLY
     picks: bool = False
     """Whether it scores every position of an object, of which the model picks one."""
+    share: float = 1.0
+    """Of the sum of what several layers make."""
     left_out: bool = False
     """Whether the model does something else with the scores than to make probabilities of them, which is not wanted."""
     made: Tensor | None = None

@@ -51,7 +51,7 @@ def find_class_layer(
         return search.describe(found[-1], left_out=False)
     if name is not None:
         return search.named(name)
-    unusual = None if linear else search.averaged() or search.followed_by_more()
+    unusual = None if linear else search.added() or search.followed_by_more()
     return unusual or search.give_up(linear=linear)
 
 
@@ -187,29 +187,32 @@ class _Search:
                 f"{made.name} makes probabilities, but heads are trained on scores before the softmax; take the "
                 f"softmax out of {made.name}"
             )
-        return ClassLayer((self._reading(made, picks=match.picks),), scores, match.path, match.picks, left_out)
+        return ClassLayer(
+            (self._reading(made, picks=match.picks),), scores, match.path, picks=match.picks, left_out=left_out
+        )
 
     def _reading(self, made: Call, *, picks: bool = False) -> Reading:
         calls = self.ran[made.name]
         place = -1 if made.place == calls - 1 else made.place
         return Reading(made.name, tuple(made.read.shape[2 if picks else 1 :]), place, calls, made.keyword)
 
-    def averaged(self) -> ClassLayer | None:
-        """The linear layers whose mean the class scores are, as with a second head for distillation."""
+    def added(self) -> ClassLayer | None:
+        """The linear layers whose sum or mean the class scores are, as with a wide layer beside a deep one."""
         for path, scores in self.scores.items():
             made = [
                 call
                 for call in self.calls
                 if is_linear(self.layers[call.name]) and self.ran[call.name] == 1 and call.flat.shape == scores.shape
             ]
-            if len(made) > 1 and self._is_mean(made, path):
-                mean = torch.stack([call.flat for call in made]).mean(dim=0)
-                return ClassLayer(tuple(map(self._reading, made)), mean, path)
+            for share in (1.0, 1 / max(1, len(made))):
+                if len(made) > 1 and self._is_sum(made, share, path):
+                    total = share * torch.stack([call.flat for call in made]).sum(dim=0)
+                    return ClassLayer(tuple(map(self._reading, made)), total, path, share=share)
         return None
 
-    def _is_mean(self, made: list[Call], path: Path) -> bool:
-        """Whether the class scores are the mean of what these made, also when they make something else."""
-        if not is_end(torch.stack([call.flat for call in made]).mean(dim=0), self.scores[path]):
+    def _is_sum(self, made: list[Call], share: float, path: Path) -> bool:
+        """Whether the class scores are this share of the sum of what these made, also when they make something else."""
+        if not is_end(share * torch.stack([call.flat for call in made]).sum(dim=0), self.scores[path]):
             return False
         random = generator(1)
         others = {call.key: torch.randn(call.made.shape, generator=random).to(call.made) for call in made}
@@ -217,9 +220,9 @@ class _Search:
             changed = record(self.model, self.objects, self.layers, others).entries.get(path)
         except FAILURES:
             return False
-        mean = torch.stack([other.flatten(1) for other in others.values()]).mean(dim=0)
+        total = share * torch.stack([other.flatten(1) for other in others.values()]).sum(dim=0)
         # Weights of the heads that learn, and start alike, are seen by their gradient.
-        return changed is not None and not changed.requires_grad and is_end(mean, changed)
+        return changed is not None and not changed.requires_grad and is_end(total, changed)
 
     def followed_by_more(self) -> ClassLayer | None:
         """The last layer that makes all that the class scores are made of, as where a factor or a pooling follows."""

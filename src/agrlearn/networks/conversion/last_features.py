@@ -45,7 +45,7 @@ def _number_positions(module: nn.Module, args: tuple, output: Tensor) -> Tensor 
 class LastFeatures(nn.Module):
     """Objects to what the class layer reads of them: (objects, ...) -> (objects, features).
 
-    Where the class scores are the mean of what several layers make, what each reads stands side by side.
+    Where the class scores are the sum of what several layers make, what each reads stands side by side.
 
     Args:
         model: as it is; the class layer gets a hook that notes what it reads.
@@ -54,7 +54,7 @@ class LastFeatures(nn.Module):
     def __init__(self, model: nn.Module, layer: ClassLayer) -> None:
         super().__init__()
         self.model = model
-        self.readings, self.picks, self.path = layer.readings, layer.picks, layer.path
+        self.readings, self.share, self.picks, self.path = layer.readings, layer.share, layer.picks, layer.path
         self.rest: SecondPiece | None = None
         """What the model does behind its class layer, if that is more: on groups, and not on single objects, which
         would move the statistics of a normalisation there."""
@@ -127,7 +127,7 @@ class LastFeatures(nn.Module):
 
 
 class ClassHead(nn.Module):
-    """Class layers on features that were flattened, and their mean: (groups, features) -> (groups, classes).
+    """Class layers on features that were flattened, and their sum: (groups, features) -> (groups, classes).
 
     Args:
         shared: has these layers.
@@ -136,7 +136,7 @@ class ClassHead(nn.Module):
     def __init__(self, shared: LastFeatures) -> None:
         super().__init__()
         self.layers = nn.ModuleList(shared.layers())
-        self.readings = shared.readings
+        self.readings, self.share = shared.readings, shared.share
         self.rest = shared.rest
 
     def forward(self, t: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class ClassHead(nn.Module):
         if self.rest is not None:
             return self.rest(made[0])
         flat = [each.flatten(1) for each in made]
-        return flat[0] if len(flat) == 1 else torch.stack(flat).mean(dim=0)
+        return flat[0] if len(flat) == 1 else self.share * torch.stack(flat).sum(dim=0)
 
 
 def changes_input(model: nn.Module, objects: Objects) -> bool:
