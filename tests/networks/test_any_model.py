@@ -365,6 +365,14 @@ def test_a_compiled_model_is_taken_by_its_original_module_and_that_is_said():
         aggregate(model, 2, odd.vectors(), join="max", verbose=False)
 
 
+@pytest.mark.parametrize("at", [None, "input"])
+def test_a_network_made_in_inference_mode_learns_all_the_same(at):
+    with torch.inference_mode():
+        network = aggregate(odd.Odd(), 2, odd.vectors(), at=at, verbose=False)
+    network(group(odd.vectors(), 2)).square().sum().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
 def test_what_is_no_module_is_refused():
     with pytest.raises(ConversionError, match=r"expected the model as a torch\.nn\.Module, got function"):
         aggregate(lambda objects: objects, 2, odd.vectors(), join="max", verbose=False)

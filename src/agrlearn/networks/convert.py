@@ -81,6 +81,7 @@ class Conversion:
         )
 
 
+@torch.inference_mode(False)  # where weights could not learn
 def aggregate(
     model: nn.Module,
     fold: int,
