@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from agrlearn.errors import ConversionError
 
@@ -43,7 +44,11 @@ def eval_view(module: Module) -> Module:
     >>> view.training, layers.training, view[0].weight is layers[0].weight
     (False, True, True)
     """
-    return view(module).eval() if any(submodule.training for submodule in module.modules()) else module
+    if not any(submodule.training for submodule in module.modules()):
+        return module
+    seen = view(module)
+    seen.eval()  # whose own train() may return nothing
+    return seen
 
 
 def view(module: Module, replaced: Mapping[Any, Tensor] | None = None) -> Module:
@@ -59,9 +64,31 @@ def view(module: Module, replaced: Mapping[Any, Tensor] | None = None) -> Module
             if isinstance(value, Tensor):
                 shared[id(value)] = others.get(id(value), value)
     try:
-        return copy.deepcopy(module, shared)
+        return copy_modules(module, shared)
     except Exception as error:  # modules of other libraries may raise anything
         raise ConversionError(
             f"{type(module).__name__} cannot be copied ({error}), so it cannot run in eval mode while it is in train "
             "mode; call its eval() first"
         ) from error
+
+
+def copy_modules(module: Module, memory: dict[int, Any] | None = None) -> Module:
+    """A deep copy, also after a pass that left tensors with a history in the module, as weight_norm leaves weights.
+
+    Args:
+        memory: what stands in the copy for things in the module, by their identities.
+    """
+    with _CopiesWithoutHistory():
+        return copy.deepcopy(module, memory)
+
+
+class _CopiesWithoutHistory(TorchFunctionMode):
+    """Copies tensors that were computed, which torch refuses, by their values."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__deepcopy__ and not args[0].is_leaf:
+            tensor, memory = args
+            if id(tensor) not in memory:
+                memory[id(tensor)] = tensor.detach().clone()
+            return memory[id(tensor)]
+        return func(*args, **(kwargs or {}))

@@ -51,7 +51,7 @@ def test_an_input_that_cannot_follow_the_words_is_named():
             self.bert = foreign.tiny_bert()
 
         def forward(self, input_ids, attention_mask, age):
-            return self.bert(input_ids, attention_mask).logits + age * 0
+            return self.bert(input_ids, attention_mask).logits
 
     objects = {**foreign.bert_tokens(), "age": torch.rand(6, 1)}
     with pytest.raises(ConversionError, match=r"age cannot be joined in tandem.*an entry for every word"):

@@ -118,7 +118,8 @@ class AggregatedClassifier(nn.Module):
 
     def to_device(self, objects: Objects) -> Objects:
         """Objects on the network's device, and fractions in its precision where that is another than single."""
-        weight = self.weight
+        # That of the first layers, since a head may have a precision of its own.
+        weight = next((parameter for parameter in self.parameters() if parameter.is_floating_point()), self.weight)
         # As Fabric does in training, which hands a network of single precision its objects as they are.
         precision = None if weight.dtype == torch.float32 else weight.dtype
         return map_objects(

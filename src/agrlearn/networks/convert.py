@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
 from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor, map_objects, replicate
-from agrlearn.modes import evaluating
+from agrlearn.modes import evaluating, view
 from agrlearn.networks.aggregated import AggregatedClassifier
-from agrlearn.networks.conversion.arguments import check_example, check_options, original_module
+from agrlearn.networks.conversion.arguments import check_example, check_options, module_name, original_module
 from agrlearn.networks.conversion.class_layer import ClassLayer, is_linear
 from agrlearn.networks.conversion.class_layer_search import find_class_layer
 from agrlearn.networks.conversion.classifier import take_off_classifier
@@ -22,6 +22,7 @@ from agrlearn.networks.conversion.joining import Body
 from agrlearn.networks.conversion.last_features import ClassHead, LastFeatures, changes_input
 from agrlearn.networks.conversion.splitting import placeholder_of, rest_behind
 from agrlearn.networks.conversion.tracing import FAILURES, arguments, brief, copied
+from agrlearn.networks.conversion.trial import buffers_kept
 from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import FirstPiece, SecondPiece, WholeModel
 from agrlearn.networks.cost import count_multiply_adds
@@ -137,6 +138,7 @@ def aggregate(
         raise ConversionError(
             "the network classifies groups already; pass single(network), an ordinary one, to start over"
         )
+    at, classifier = module_name(model, at), module_name(model, classifier)
     at_input = at == INPUT and INPUT not in dict(model.named_modules())
     if at_input:
         at, join = None, join or _join_at_input(example)
@@ -157,31 +159,44 @@ def aggregate(
                         f"{option} is for joins at the input (at='input') or after a module (at=NAME), not for {join} "
                         "before the classifier; leave it out"
                     )
-            with evaluating(draft.modules()):
+            with evaluating(draft.modules()), buffers_kept(draft):
                 objects = vary_for(draft, objects)
                 network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
             for module in {*network.modules()} - {*draft.modules()}:
                 module.training = model.training
             _take_modes_by_name(network, model)
         else:
-            objects = vary_for(draft.eval(), at_least(example, min(max(count_objects(example), 2), _MOST_OBJECTS)))
+            draft.eval()
+            objects = vary_for(draft, at_least(example, min(max(count_objects(example), 2), _MOST_OBJECTS)))
             network, conversion = _join_within(
                 draft, objects, fold, join, at, stem=stem, classifier=classifier, slot_noise=slot_noise, widen=widen,
                 separator=separator, slot_embeddings=slot_embeddings, noise=noise, seed=seed,
             )  # fmt: skip
             _take_modes(network, model)
-        one = map_objects(lambda tensor: tensor[:1].clone(), objects)
-        args, kwargs = arguments(model, one)
-        costs = (
-            count_multiply_adds(model, *args, **kwargs),
-            count_multiply_adds(network, map_objects(Tensor.clone, replicate(one, fold))),
-        )
+        costs = _costs(model, network, objects)
     sizes = [sum(map(Tensor.numel, module.parameters())) for module in (model, network)]
     network.conversion = replace(conversion, parameters=(sizes[0], sizes[1]), multiply_adds=costs)
     _warn_of_weak_slots(conversion.influence)
     if verbose:
         print(network.conversion)
     return network
+
+
+def _costs(model: nn.Module, network: AggregatedClassifier, objects: Objects) -> tuple[int, int]:
+    """Multiply-adds of the model for an object, and of the network for a group."""
+    # Views, with buffers of their own: some models change them in every pass.
+    seen, grouped = (view(each, {buffer: buffer.clone() for buffer in each.buffers()}) for each in (model, network))
+
+    def count(objects: Objects) -> tuple[int, int]:
+        args, kwargs = arguments(model, map_objects(Tensor.clone, objects))
+        groups = map_objects(Tensor.clone, replicate(objects, network.fold))
+        return count_multiply_adds(seen, *args, **kwargs), count_multiply_adds(grouped, groups)
+
+    try:
+        return count(map_objects(lambda tensor: tensor[:1], objects))
+    except FAILURES:  # models that compare objects, as by the statistics of a batch, take no single one
+        of_two = count(map_objects(lambda tensor: tensor[:2], objects))
+        return of_two[0] // 2, of_two[1] // 2
 
 
 def _join_last_features(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import Tensor, nn
 
 from agrlearn.grouping import Objects, map_objects, replicate
-from agrlearn.modes import view
+from agrlearn.modes import copy_modules, view
 from agrlearn.networks.aggregated import AggregatedClassifier, check_network
 from agrlearn.networks.conversion.last_features import LastFeatures
 from agrlearn.networks.conversion.splitting import let_run, ordinary_model, put_together, replace_module
@@ -43,8 +43,9 @@ def single(network: AggregatedClassifier, *, probabilities: bool = False) -> nn.
     if whole and not probabilities and isinstance(network.join, Join) and network.join.slot_blind:
         ordinary = _ordinary_model(network)
         if ordinary is not None:
-            return ordinary.eval()
-    alone = copy.deepcopy(OneObject(network)).eval()
+            ordinary.eval()  # whose own train() may return nothing
+            return ordinary
+    alone = copy_modules(OneObject(network)).eval()
     _join_in_one_pass(alone)
     for parameter in alone.parameters():
         parameter.requires_grad_(parameter.is_floating_point())

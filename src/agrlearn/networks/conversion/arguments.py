@@ -2,10 +2,13 @@
 
 import math
 import warnings
+from collections.abc import Mapping
+from contextlib import suppress
 from numbers import Integral, Real
+from types import FunctionType
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from agrlearn.errors import ConversionError
@@ -41,7 +44,43 @@ def original_module(model: nn.Module) -> nn.Module:
                 f"{name} is on the meta device, without values; load the model's weights, or call to_empty and "
                 "initialise it, first"
             )
+    _refuse_captured(model)
     return model
+
+
+def _refuse_captured(model: nn.Module) -> None:
+    """Refuse functions that hold on to a part of the model: a copy of the model would run and change that part."""
+    parts = set(model.modules())
+    for name, module in model.named_modules():
+        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+        found = {"a hook": any(_captures(hook, parts) for hook in hooks)}
+        found["the forward"] = _captures(vars(module).get("forward"), parts)
+        for what in (key for key, captures in found.items() if captures):
+            raise ConversionError(
+                f"{what} of {name or 'the model'} is a function that holds on to a part of the model, or is compiled, "
+                "and a copy of the model would go on to use that part; make it a method of the module, or aggregate "
+                "before it is set"
+            )
+
+
+def _captures(function: object, parts: set[nn.Module]) -> bool:
+    """Whether a function has modules of the model, or their methods, in its closure or defaults."""
+    if not isinstance(function, FunctionType):
+        return False
+    held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # a cell that is still empty
+            held.append(cell.cell_contents)
+    owners = [getattr(thing, "__self__", thing) for thing in held]
+    return any(isinstance(owner, nn.Module) and owner in parts for owner in owners)
+
+
+def module_name(model: nn.Module, name: str | None) -> str | None:
+    """The name that a module has in `named_modules`, where it is called by another one that the model has for it."""
+    if name is None or name in dict(model.named_modules()):
+        return name
+    alias = dict(model.named_modules(remove_duplicate=False)).get(name)
+    return next((key for key, module in model.named_modules() if module is alias), name)
 
 
 def check_options(fold: object, slot_noise: object, noise: object, **names: object) -> None:
@@ -62,10 +101,20 @@ def check_options(fold: object, slot_noise: object, noise: object, **names: obje
 
 
 def check_example(example: Objects) -> None:
-    if isinstance(example, tuple | list):
+    held = {"": example} if isinstance(example, Tensor) else example
+    tensors = list(held.values()) if isinstance(held, Mapping) else []
+    others = [type(tensor).__name__ for tensor in tensors if not isinstance(tensor, Tensor)]
+    if not tensors or others:
+        what = f"holds a {others[0]}" if others else f"is a {type(example).__name__} without tensors"
         raise ConversionError(
-            "the example is a tuple; pass a Tensor of objects, or a mapping of argument names to tensors for a model "
-            "with several inputs"
+            f"the example {what}; pass a Tensor of objects (torch.from_numpy makes one of an array), or a mapping of "
+            "argument names to tensors for a model with several inputs"
         )
+    for tensor in tensors:
+        if tensor.ndim == 0 or tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+            raise ConversionError(
+                "the example is, or holds, a tensor without dimensions, or a sparse, nested or meta one; pass dense "
+                "tensors with the objects first"
+            )
     if count_objects(example) == 0:
         raise ConversionError("the example is empty; pass a batch of at least one object")

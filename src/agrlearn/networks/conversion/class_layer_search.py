@@ -1,7 +1,7 @@
 """Finding the layer that makes a model's class scores: by what it makes, and by what follows when that is changed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from agrlearn.errors import ConversionError, look_up
 from agrlearn.grouping import Objects, count_objects, map_objects
 from agrlearn.networks.conversion.class_layer import ClassLayer, Reading, is_linear
-from agrlearn.networks.conversion.examples import explain_failure
+from agrlearn.networks.conversion.examples import differ_more, explain_failure
 from agrlearn.networks.conversion.recording import Call, record
 from agrlearn.networks.conversion.scores import Path, is_end, is_sigmoid, number_positions, read_positions, same
-from agrlearn.networks.conversion.tracing import FAILURES, tensors_in
+from agrlearn.networks.conversion.tracing import FAILURES, Flow, tensors_in
+from agrlearn.networks.conversion.trial import train_mode
 from agrlearn.seeding import generator
 
 _NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
@@ -48,7 +49,7 @@ def find_class_layer(
             f"{names} could each make the model's class scores; name the one to keep with classifier="
         )
     if found:
-        return search.describe(found[-1], left_out=False)
+        return search.with_what_follows(found[-1], linear=linear)
     if name is not None:
         return search.named(name)
     unusual = None if linear else search.added() or search.followed_by_more()
@@ -66,6 +67,8 @@ class _Search:
         except FAILURES as error:
             raise explain_failure(model, objects, error) from error
         self.entries, self.calls, self.ran, self.returned = seen.entries, seen.calls, seen.ran, seen.returned
+        self.reads_again: set[Path] = set()
+        """Class scores that the model changes by what it reads of each object, behind the layer that makes them."""
         self.scores = {path: entry.detach() for path, entry in self.entries.items() if entry.shape[1] > 1}
         self.makes_one_score = bool(self.entries) and not self.scores
 
@@ -112,10 +115,11 @@ class _Search:
         Values alone may agree by chance, as where weights start at zero; and a factor that starts at one is seen
         by its gradient.
         """
-        made = match.call.made
-        other = torch.randn(made.shape, generator=generator(1)).to(made.device, made.dtype)
+        made, other = match.call.made, _another(match.call)
         try:
-            changed = record(self.model, self.objects, self.layers, {match.call.key: other})
+            with Flow(values=True) as flow:
+                flow.tag(self.objects if isinstance(self.objects, Tensor) else dict(self.objects))
+                changed = record(self.model, self.objects, self.layers, {match.call.key: other})
             picked = self._picked(match) if match.picks else None
         except FAILURES:
             return None
@@ -127,11 +131,42 @@ class _Search:
         _refuse_multi_label((ends and changed.sigmoid) or is_sigmoid(follows, scores))
         if not ends:
             return None
+        if picked is None and flow.touches(scores):
+            self.reads_again.add(match.path)
         return [
             path
             for path, entry in changed.entries.items()
             if path in self.scores and not same(entry, self.scores[path]) and not is_end(follows, entry)
         ]
+
+    def with_what_follows(self, match: _Match, *, linear: bool) -> ClassLayer:
+        """A class layer, with what the model does behind it in train mode alone."""
+        name, found = match.call.name, self.describe(match, left_out=False)
+        again = match.path in self.reads_again
+        if not again and self._ends_in_training(match):
+            return found
+        if self.named_one:
+            return replace(found, left_out=True)
+        what = "by what it reads of each object, as by a mask of classes" if again else "in train mode"
+        if again or linear or not same(found.scores, self.scores[match.path]):
+            raise ConversionError(
+                f"the model changes the class scores of {name} {what}, which heads for groups cannot do; take that out "
+                f"of the model, or pass classifier={name!r} to leave it out"
+            )
+        return replace(found, made=match.call.made)
+
+    def _ends_in_training(self, match: _Match) -> bool:
+        """Whether the model returns what the layer makes in train mode too, as far as that can be seen."""
+        other = _another(match.call)
+        try:
+            with train_mode(self.model):
+                seen = record(self.model, self.objects, self.layers, {match.call.key: other})
+        except FAILURES:
+            return True
+        scores, name = seen.entries.get(match.path), match.call.name
+        if scores is None or match.picks or seen.ran.get(name) != self.ran[name]:
+            return True
+        return is_end(other.flatten(1), scores.detach())
 
     def _picked(self, match: _Match) -> Tensor | None:
         """The position that the model picks of each object."""
@@ -144,7 +179,7 @@ class _Search:
     def _is_read(self, path: Path, end: _Match) -> bool:
         """Whether an output is on the way to the class scores, as features that are returned beside them."""
         before, scores = self.entries[path], self.entries[end.path]
-        if same(before, end.call.read.flatten(1)):
+        if same(before, end.call.read_flat):
             return True
         if not (before.requires_grad and scores.requires_grad):
             return False
@@ -157,8 +192,7 @@ class _Search:
         if is_linear(layer) or self.named_one:
             return False
         before = (other.flat for other in self.calls if other.name != made.name and other.flat.shape == made.flat.shape)
-        read = made.read.flatten(1)
-        return isinstance(layer, _NORMALISATIONS) or any(torch.equal(flat, read) for flat in before)
+        return isinstance(layer, _NORMALISATIONS) or any(torch.equal(flat, made.read_flat) for flat in before)
 
     def named(self, name: str) -> ClassLayer:
         """The layer that the user names, though the model's scores are not its output."""
@@ -192,9 +226,26 @@ class _Search:
         )
 
     def _reading(self, made: Call, *, picks: bool = False) -> Reading:
+        if not (made.read.is_floating_point() or made.read.is_complex()):
+            raise ConversionError(
+                f"{made.name or 'the model'} makes the class scores of whole numbers, which have no mean; let a layer "
+                "embed and pool them, and another one make the class scores"
+            )
+        if made.name == "" and not self._is_affine():
+            raise ConversionError(
+                "the model has no layers that can be watched, since its weights are parameters of its own or its parts "
+                "are scripted or quantized; let a layer, such as nn.Linear, make the class scores"
+            )
         calls = self.ran[made.name]
         place = -1 if made.place == calls - 1 else made.place
         return Reading(made.name, tuple(made.read.shape[2 if picks else 1 :]), place, calls, made.keyword)
+
+    def _is_affine(self) -> bool:
+        """Whether a model that is one layer makes the mean of objects into the mean of their scores."""
+        far = differ_more(self.objects, 2)
+        means = map_objects(lambda tensor: (tensor + tensor.flip(0)) / 2, far)
+        made, of_means = (record(self.model, objects, self.layers).calls[0].flat for objects in (far, means))
+        return same(of_means, (made + made.flip(0)) / 2)
 
     def added(self) -> ClassLayer | None:
         """The linear layers whose sum or mean the class scores are, as with a wide layer beside a deep one."""
@@ -244,7 +295,7 @@ class _Search:
 
     def _is_all_there_is(self, made: Call, path: Path) -> bool:
         """Whether the class scores follow what a layer makes, and nothing else that the model computes of objects."""
-        other = 100 * torch.randn(made.made.shape, generator=generator(1)).to(made.made.device, made.made.dtype)
+        other = _another(made, 100)
         flipped = map_objects(lambda tensor: tensor.flip(0), self.objects)
         try:
             changed, again = (
@@ -302,6 +353,11 @@ class _Search:
             f"{made.name} runs at every position of an object and makes {tuple(made.made.shape)}, so it does not make "
             f"the class scores alone; let the model pool the positions, or pick one, before {made.name}"
         )
+
+
+def _another(made: Call, scale: float = 1) -> Tensor:
+    """Something else for a call to give."""
+    return (scale * torch.randn(made.made.shape, generator=generator(1))).to(made.made.device, made.made.dtype)
 
 
 def _has_weights(module: nn.Module, linear: bool) -> bool:

@@ -113,6 +113,11 @@ class Body:
         module = look_up(dict(self.model.named_modules()), at, "module of the model")
         calls = outputs_before(self.model, self.run, module, at)
         output = calls[-1][1]
+        if isinstance(output, Tensor) and output.is_nested:
+            raise ConversionError(
+                f"{at} gives a nested Tensor; pass enable_nested_tensor=False to nn.TransformerEncoder, or choose "
+                "another module to join after"
+            )
         if not isinstance(output, Tensor) or output.shape[:1] != (count_objects(self.objects),):
             kind = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise ConversionError(

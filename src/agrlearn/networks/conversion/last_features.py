@@ -88,6 +88,8 @@ class LastFeatures(nn.Module):
             if self.picks:
                 features = self._picked(features, output)
             expected = (count_objects(objects), *reading.shape)
+            if expected[0] == 1 and features.shape == reading.shape:
+                features = features[None]  # squeeze() takes off the dimension of a single object as well
             if features.shape != expected:
                 raise ShapeError(
                     f"{reading.name} read {tuple(features.shape)}, but {expected} was expected of {expected[0]} "

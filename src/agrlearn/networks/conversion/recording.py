@@ -34,6 +34,11 @@ class Call:
         """(objects, ...), what it made of each object."""
         return self.made.flatten(1)
 
+    @property
+    def read_flat(self) -> Tensor:
+        """(objects, ...), what it read of each object."""
+        return self.read.reshape(len(self.read), -1)
+
 
 @dataclass(frozen=True)
 class Pass:

@@ -3,7 +3,6 @@
 Each piece is a copy of the model's containers around the layers that it needs.
 """
 
-import copy
 import functools
 import itertools
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from agrlearn.grouping import Objects, map_objects
+from agrlearn.modes import copy_modules
 from agrlearn.networks.conversion.examples import at_least
 from agrlearn.networks.conversion.scores import Path
 from agrlearn.networks.conversion.tracing import FAILURES, Flow, call, calls_around, copied, hooks, tensors_in
@@ -40,9 +40,14 @@ def rest_behind(model: nn.Module, at: nn.Module, made: Tensor, placeholder: Obje
     if reads_again(rest, made):
         raise ValueError("it reads again there what it computed before")
     usual = _layers_run(rest, later, made)
+    own = [buffer for module in {*rest.modules()} - {*model.modules()} for buffer in module.buffers(recurse=False)]
+    before = [buffer.clone() for buffer in own]
     with train_mode(rest):
         if not _layers_run(rest, later, made) <= usual:
             raise ValueError("it runs other layers in train mode, such as a head of its own")
+        now = [buffer for module in {*rest.modules()} - {*model.modules()} for buffer in module.buffers(recurse=False)]
+        if not all(map(torch.equal, now, before)):
+            raise ValueError("it has a buffer that changes in train mode, outside of a layer of its own")
     _take_off_unused(rest, model, lambda: rest(made))
     return rest
 
@@ -96,8 +101,9 @@ def reads_again(second: SecondPiece, joined: Any) -> bool:
             if counts:
                 raise
         else:
-            if flow.touches(made) or len(made) == len(joined):
-                return flow.touches(made)
+            again = flow.left or flow.touches(made)
+            if again or len(made) == len(joined):
+                return again
     raise ValueError(f"it makes {len(made)} of {len(joined)} groups")
 
 
@@ -124,7 +130,7 @@ def ordinary_model(second: SecondPiece, head: nn.Module) -> nn.Module:
     """A copy of the whole model with the head's weights in its classifier."""
     model = copied(put_together(second.model, lambda module: module))
     [tap] = [module for module in model.modules() if isinstance(module, Tap)]
-    [classifier] = tap._classifier  # copied with the model
+    classifier = tap.module  # copied with the model
     with torch.no_grad():
         for old, new in zip(classifier.parameters(), head.parameters(), strict=True):
             old.copy_(new.view_as(old))
@@ -144,7 +150,7 @@ def _rebuilt(model: nn.Module, replaced: Mapping[nn.Module, nn.Module], kept: se
     """The model with modules replaced, wherever it holds them: its containers are copied, tensors and others kept."""
     held = (tensor for module in model.modules() for tensor in tensors_in(vars(module)))
     memory: dict[int, Any] = {id(thing): thing for thing in (*held, *kept)}
-    return copy.deepcopy(model, memory | {id(old): new for old, new in replaced.items()})
+    return copy_modules(model, memory | {id(old): new for old, new in replaced.items()})
 
 
 def let_run(model: nn.Module) -> nn.Module:

@@ -1,6 +1,5 @@
 """Seeing how tensors flow through a model that somebody else wrote, by running it once."""
 
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
+from torch.optim.swa_utils import AveragedModel
 from torch.overrides import TorchFunctionMode
 
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import Objects
+from agrlearn.modes import copy_modules
 
 FAILURES = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError)
 """What models raise at shapes and types they do not expect."""
@@ -24,6 +25,8 @@ TAKE_OFF = (
 )
 """What to do about weights that are computed from others, to end a message."""
 
+_INTO_PYTHON = ("tolist", "item", "numpy", "__int__", "__index__", "__float__")
+_WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel, AveragedModel)
 _OPAQUE = (nn.RNNBase, nn.MultiheadAttention)
 _CHANNELWISE = (nn.modules.batchnorm._BatchNorm,)
 
@@ -47,8 +50,9 @@ def arguments(model: nn.Module, objects: Objects) -> tuple[tuple, dict[str, Tens
     """How a model takes a batch: as its argument, or a mapping as keywords where its forward has such."""
     if isinstance(objects, Tensor):
         return (objects,), {}
+    inner = model.module if isinstance(model, _WRAPPERS) else model
     try:
-        inspect.signature(model.forward).bind(**objects)
+        inspect.signature(inner.forward).bind(**objects)
     except TypeError:  # as in forward(self, batch: dict)
         return (dict(objects),), {}
     return (), dict(objects)
@@ -164,6 +168,8 @@ class Flow(TorchFunctionMode):
         super().__init__()
         self.inside = 0
         self.values = values
+        self.left = False
+        """Whether values were read into Python, where nothing can be followed."""
         self._tagged: dict[int, Tensor] = {}  # the tensors themselves too, lest an identity be used again
 
     def tag(self, things: Any) -> None:
@@ -182,6 +188,7 @@ class Flow(TorchFunctionMode):
         elif self.values and (name.endswith("_like") or name.startswith("new_")):
             read = ()
         if self.inside == 0 and self.touches(read):
+            self.left |= self.values and name in _INTO_PYTHON
             self.tag(args[0] if name == "__setitem__" else result)
         return result
 
@@ -200,13 +207,12 @@ def tensors_in(things: Any) -> Iterator[Tensor]:
 
 def copied(model: nn.Module) -> nn.Module:
     """A copy of the model, also after a pass that left tensors with a history in it, as weight_norm leaves weights."""
-    held = (tensor for module in model.modules() for tensor in tensors_in(vars(module)))
-    memory: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in held if not tensor.is_leaf}
     try:
-        return copy.deepcopy(model, memory)
+        return copy_modules(model)
     except Exception as error:  # the model's own code may raise anything
         raise ConversionError(
-            f"the model cannot be copied ({type(error).__name__}: {error}); where its weights are computed, {TAKE_OFF}"
+            f"the model cannot be copied ({type(error).__name__}: {error}); take off what copy.deepcopy does not copy, "
+            "such as a lock or an open file"
         ) from error
 
 

@@ -10,26 +10,40 @@ from torch import Tensor, nn
 
 
 @contextmanager
+def buffers_kept(module: nn.Module) -> Iterator[None]:
+    """Put the module's buffers back, as they are now, after this block."""
+    buffers = [
+        (part, name, held, held.clone())
+        for part in module.modules()
+        for name, held in part._buffers.items()
+        if held is not None
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for part, name, held, before in buffers:
+                part._buffers[name] = held if torch.equal(held, before) else held.copy_(before)
+
+
+@contextmanager
 def train_mode(module: nn.Module) -> Iterator[None]:
     """Put a module from eval into train mode within this block.
 
     Its buffers and gradients stay as they are, and so do the streams of Python and numpy, which some models draw from.
     """
     streams = random.getstate(), numpy.random.get_state()
-    buffers = [(part, name, held, held.clone()) for part in module.modules() for name, held in _buffers(part)]
     gradients = [(parameter, parameter.grad) for parameter in module.parameters()]
     for parameter, _ in gradients:
         parameter.grad = None
-    module.train()
     try:
-        yield
+        with buffers_kept(module):
+            module.train()
+            yield
     finally:
         module.eval()
         random.setstate(streams[0])
         numpy.random.set_state(streams[1])
-        with torch.no_grad():
-            for part, name, held, before in buffers:
-                part._buffers[name] = held if torch.equal(held, before) else held.copy_(before)
         for parameter, gradient in gradients:
             parameter.grad = gradient
 
@@ -41,7 +55,3 @@ def trained_names(module: nn.Module, bottleneck: Callable[[], Tensor]) -> set[st
         if t.requires_grad:
             t.float().square().sum().backward()
         return {name for name, parameter in module.named_parameters() if parameter.grad is not None}
-
-
-def _buffers(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return [(name, buffer) for name, buffer in module._buffers.items() if buffer is not None]

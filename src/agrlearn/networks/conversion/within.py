@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from agrlearn.errors import ConversionError
-from agrlearn.grouping import Objects, map_objects
+from agrlearn.grouping import Objects, count_objects, map_objects
 from agrlearn.networks.conversion.scores import Path, class_scores_at
 from agrlearn.networks.conversion.tracing import call, tensors_in
 
@@ -47,12 +47,35 @@ class _Pass(threading.local):
 _PASS = _Pass()
 
 
-class Tap(nn.Module):
+class _InPlaceOf(nn.Module):
+    """Stands in for a module, and answers for it where the model asks its parts for more than forward."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._module = (module,)  # a tuple, so that its parameters are not registered
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that it stands in for."""
+        return self._module[0]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__") or "_module" not in self.__dict__:  # how it is copied itself
+                raise
+            return getattr(self.module, name)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.module[place]  # type: ignore[index]  # such as features[0].weight.dtype
+
+
+class Tap(_InPlaceOf):
     """Stands in for the classifier and hands out what it would have read: the bottleneck T."""
 
     def __init__(self, classifier: nn.Module) -> None:
-        super().__init__()
-        self._classifier = (classifier,)  # a tuple, so that its parameters are not registered
+        super().__init__(classifier)
         self.stops = True
         """Whether the model goes on behind its classifier, which is then not run."""
 
@@ -63,7 +86,7 @@ class Tap(nn.Module):
         if not torch.compiler.is_exporting():  # which does not see exceptions
             raise ReachedError(t)
         _PASS.t = t
-        return self._classifier[0].forward(*args, **kwargs)
+        return self.module.forward(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -75,7 +98,7 @@ class _Kept:
     """Which of its dimensions grow with the number of objects."""
 
 
-class StandIn(nn.Module):
+class StandIn(_InPlaceOf):
     """Stands in for a module that the other piece registers, or for the one after which the slots are joined.
 
     Args:
@@ -84,15 +107,9 @@ class StandIn(nn.Module):
     """
 
     def __init__(self, module: nn.Module, outputs: Sequence[tuple[Any, Any]] = (), *, joins: bool = False) -> None:
-        super().__init__()
-        self._module = (module,)  # a tuple, so that its parameters are not registered
+        super().__init__(module)
         self.joins = joins
         self._outputs = [pytree.tree_map(self._keep, two, three, is_leaf=_is_packed) for two, three in outputs]
-
-    @property
-    def module(self) -> nn.Module:
-        """The module that it stands in for."""
-        return self._module[0]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if self.joins:
@@ -124,18 +141,6 @@ class StandIn(nn.Module):
         # A copy, since the model may go on to change it in place.
         return self.get_buffer(leaf.name).repeat([_PASS.count if grows else 1 for grows in leaf.grows])
 
-    def __getattr__(self, name: str) -> Any:
-        # Models ask their parts for more than forward, such as patch_embed.num_patches.
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("__") or "_module" not in self.__dict__:  # how it is copied itself
-                raise
-            return getattr(self.module, name)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.module[place]  # type: ignore[index]  # such as features[0].weight.dtype
-
 
 def _is_packed(output: Any) -> bool:
     return isinstance(output, PackedSequence)  # a tuple that does not hold what it is not made for
@@ -154,13 +159,16 @@ class WholeModel(nn.Module):
         return run_to_t(self.model, map_objects(Tensor.clone, objects) if self.changes_input else objects)
 
 
-def run_to_t(model: nn.Module, objects: Objects) -> Tensor:
+def run_to_t(model: nn.Module, objects: Objects, groups: int | None = None) -> Tensor:
+    """T of the objects, or of as many groups where the model goes on with joined features."""
     try:
         t = call(model, objects)
     except ReachedError as reached:
         t = reached.features
     noted, _PASS.t = _PASS.t, None
-    return (t if noted is None else noted).flatten(1)
+    t = t if noted is None else noted
+    # squeeze() takes off the dimension of a single object as well.
+    return t[None] if t.ndim == 1 and (count_objects(objects) if groups is None else groups) == 1 else t.flatten(1)
 
 
 _NOT_RUN = (
@@ -207,7 +215,10 @@ class SecondPiece(nn.Module):
         _PASS.joined, _PASS.count, _PASS.calls = joined, len(joined) if self.counts_objects else 1, Counter()
         try:
             placeholders = self._placeholders(_PASS.count)
-            made = run_to_t(self.model, placeholders) if self.path is None else call(self.model, placeholders)
+            if self.path is None:
+                made = run_to_t(self.model, placeholders, len(joined))
+            else:
+                made = call(self.model, placeholders)
             if _PASS.joined is not None:
                 raise ConversionError(_NOT_RUN)
             return made if self.path is None else class_scores_at(self.path, made, len(joined))
@@ -228,13 +239,13 @@ class SecondPiece(nn.Module):
                 yield from module.buffers(recurse=False)
 
 
-class JoinedInOnePass(nn.Module):
+class JoinedInOnePass(_InPlaceOf):
     """Stands in for the module after which the slots are joined, for one object in every slot."""
 
     def __init__(self, module: nn.Module, join: Callable[[Tensor], Tensor], slots: int) -> None:
-        super().__init__()
-        self.module, self.join, self.slots = module, join, slots
+        super().__init__(module)
+        self.joined, self.join, self.slots = module, join, slots
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        features: Tensor = self.module(*args, **kwargs)
+        features: Tensor = self.joined(*args, **kwargs)
         return self.join(features.unsqueeze(1).expand(-1, self.slots, *features.shape[1:]))
