@@ -14,9 +14,8 @@ BAD = ["a dull and empty film", "what a dull plot", "empty and cold", "a cold an
 
 
 def collate_groups(rows: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Consecutive rows become groups; the Trainer shuffles the rows. A remainder is left out."""
-    rows = rows[: len(rows) // FOLD * FOLD]
-    return {name: group(torch.stack([row[name] for row in rows]), FOLD) for name in rows[0]}
+    """Consecutive rows become groups; the Trainer shuffles the rows."""
+    return {name: group(tensor, FOLD) for name, tensor in transformers.default_data_collator(rows).items()}
 
 
 class AggregatedTrainer(transformers.Trainer):
@@ -24,7 +23,7 @@ class AggregatedTrainer(transformers.Trainer):
         labels = inputs.pop("labels")
         logits = model(inputs)
         loss = cross_entropy(logits, labels)
-        return (loss, logits) if return_outputs else loss
+        return (loss, {"logits": logits}) if return_outputs else loss
 
 
 def main(epochs: int = 12) -> float:
@@ -45,7 +44,8 @@ def main(epochs: int = 12) -> float:
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
             folder, num_train_epochs=epochs, per_device_train_batch_size=16 * FOLD, learning_rate=2e-3, report_to=[],
-            save_strategy="no", logging_strategy="no", remove_unused_columns=False, use_cpu=True, disable_tqdm=True,
+            save_strategy="no", logging_strategy="no", remove_unused_columns=False, dataloader_drop_last=True,
+            label_names=["labels"], use_cpu=True, disable_tqdm=True,
         )  # fmt: skip
         AggregatedTrainer(network, arguments, train_dataset=rows, data_collator=collate_groups).train()
         single(network).save_pretrained(folder)

@@ -7,18 +7,25 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
+import torch
+import transformers
 
+from agrlearn import aggregate
 from tests.networks import foreign
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def run(name, **arguments):
+def load(name):
     foreign.declare_missing_operators()
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.main(**arguments)
+    return module
+
+
+def run(name, **arguments):
+    return load(name).main(**arguments)
 
 
 def test_every_example_is_tried_here():
@@ -54,6 +61,26 @@ def test_a_pretrained_model_is_fine_tuned_in_groups_and_gets_better():
 @pytest.mark.filterwarnings("ignore")
 def test_the_hugging_face_trainer_needs_a_collator_and_a_loss():
     assert run("with_transformers") < 0.1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_hugging_face_trainer_takes_rows_as_they_are_and_evaluates_them(tmp_path):
+    example, count = load("with_transformers"), 33
+    words = torch.randint(1, 20, (count, 5)).tolist()
+    rows = [{"input_ids": ids, "attention_mask": [1] * 5, "label": place % 2} for place, ids in enumerate(words)]
+    network = aggregate(foreign.tiny_bert(), 2, {"input_ids": torch.tensor(words[:2])}, verbose=False)
+    arguments = transformers.TrainingArguments(
+        str(tmp_path), num_train_epochs=1, per_device_train_batch_size=8, per_device_eval_batch_size=8, report_to=[],
+        save_strategy="no", remove_unused_columns=False, dataloader_drop_last=True, label_names=["labels"],
+        use_cpu=True, disable_tqdm=True,
+    )  # fmt: skip
+    trainer = example.AggregatedTrainer(
+        network, arguments, train_dataset=rows, eval_dataset=rows, data_collator=example.collate_groups
+    )
+    trainer.train()
+    predicted = trainer.predict(rows)
+    assert predicted.label_ids.tolist() == [[0, 1]] * 16  # the last row has no partner
+    assert predicted.predictions.shape[:2] == (16, 2)
 
 
 # What the notebooks are about, as the tests read it.

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from lightning_fabric.utilities.data import _set_sampler_epoch
 from torch.utils.data import DataLoader, TensorDataset
 
 from agrlearn.data.labelled import LabelledSet
@@ -66,6 +67,15 @@ def test_an_epoch_is_one_group_per_object_and_each_slot_passes_every_object_once
 def test_drop_last_leaves_only_full_batches(objects, batch_size):
     batches = list(GroupBatchSampler(objects, 2, batch_size, drop_last=True))
     assert [len(batch) for batch in batches] == [2 * batch_size] * (objects // batch_size)
+
+
+def test_lightning_tells_it_the_epoch():
+    sampler = GroupBatchSampler(20, 2, 5)
+    loader = DataLoader(torch.arange(20), batch_sampler=sampler)
+    first = list(loader)
+    _set_sampler_epoch(loader, 1)
+    assert sampler.epoch == 1
+    assert not all(map(torch.equal, first, loader))
 
 
 def test_the_order_depends_on_seed_and_epoch_alone():

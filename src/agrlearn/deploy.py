@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agrlearn.sklearn import AgrLearnClassifier
 
 _OBJECTS = 8
-_IN_PYTHON = "agrlearn.prediction.export.export_onnx(network, objects, file) exports its network"
+_IN_PYTHON = "agrlearn.prediction.export.export_onnx(network, objects, file) exports a network itself"
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,8 @@ def _of_run(run: Run) -> _Subject:
 
 
 def _of_classifier(classifier: "AgrLearnClassifier") -> _Subject:
+    if isinstance(classifier, AggregatedClassifier):
+        raise RecipeError(f"expected a run or a fitted AgrLearnClassifier, got a network; {_IN_PYTHON}")
     if not hasattr(classifier, "network_"):
         raise RecipeError(f"expected a run or a fitted AgrLearnClassifier, got {classifier!r}; fit it first")
     words, table = classifier.vocabulary_, classifier.preparation_

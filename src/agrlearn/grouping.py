@@ -176,6 +176,11 @@ class GroupBatchSampler(Sampler[list[int]]):
         """Choose the epoch for the next iteration."""
         self.epoch = epoch
 
+    @property
+    def sampler(self) -> "GroupBatchSampler":
+        """Itself: Lightning tells the epoch to the sampler of a batch sampler."""
+        return self
+
     def order(self) -> Tensor:
         """The groups of this epoch on all ranks: (num_objects, fold) indices."""
         random = generator(self.seed, self.epoch)

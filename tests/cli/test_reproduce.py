@@ -43,10 +43,17 @@ def test_data_that_cannot_be_had_are_left_out_with_the_reason(tmp_path, capsys, 
         call(tmp_path, "table1", "--scale", "small", "--seeds", "1")
     assert leaving.value.code == 2
     told, error = capsys.readouterr()
-    assert "nothing could be run: cifar-10 and cifar-100 cannot be had" in error
+    assert "no finished runs to write a table from: cifar-10 and cifar-100 cannot be had" in error
     assert "there is no cifar-10 here" in told
     assert "there is no cifar-100 here" in told
-    assert "Not run: fold 1; fold 1, α = 0.7" in (tmp_path / "results" / "table1-small.md").read_text()
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_without_finished_runs_gets_no_empty_tables(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        call(tmp_path, "table6", "--only-write")
+    assert "no finished runs to write a table from" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_run_that_diverged_is_shown_in_the_table_and_not_tried_again(tmp_path, capsys):

@@ -64,7 +64,7 @@ def reproduce(
     from agrlearn.cli.many import run_and_show
     from agrlearn.errors import DataError, RecipeError
     from agrlearn.studies.paper import reproduce as engine
-    from agrlearn.studies.paper.results import CELLS_FOLDER, Folders, collect, pending
+    from agrlearn.studies.paper.results import CELLS_FOLDER, Folders, collect, collect_divergences, pending
 
     seeds = (7 if scale == "paper" else 3) if seeds is None else seeds
     if seeds < 1:
@@ -87,9 +87,13 @@ def reproduce(
         if scale == "paper" and not yes and not _agreed():
             return
         failures = run_and_show(jobs, given, console)
+    known = (collect(everything, folders.cells), collect_divergences(everything, folders.cells))
+    if not failures and not any(any(found.values()) for found in known):
+        why = (
+            f"{' and '.join(missing)} cannot be had, for the reasons above" if missing else f"{folders.cells} has none"
+        )
+        raise DataError(f"there are no finished runs to write a table from: {why}")
     _write(console, list(rows), scale, seeds, results)
-    if missing and not any(collect(everything, folders.cells).values()):
-        raise DataError(f"nothing could be run: {' and '.join(missing)} cannot be had, for the reasons above")
     if failures:
         raise RecipeError(
             f"{len(failures)} of {len(jobs)} runs failed, for the reasons above; the same command tries those again "

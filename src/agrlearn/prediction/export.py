@@ -22,15 +22,15 @@ _TOLERANCE = 1e-4
 _LARGEST_SINGLE_FILE = 1_900_000_000  # the limit of protobuf is 2 GiB
 
 
-def export_weights(network: AggregatedClassifier, path: Path, class_names: Sequence[str] = ()) -> None:
+def export_weights(network: AggregatedClassifier, path: str | Path, class_names: Sequence[str] = ()) -> None:
     """Write the weights of `single(network)` as safetensors, with the names of the classes in the file's header."""
     # Copies, since the format refuses weights that two layers share.
     weights = {name: value.to("cpu", copy=True).contiguous() for name, value in single(network).state_dict().items()}
-    write_output(path, to_bytes(weights, metadata={"class_names": json.dumps(list(class_names))}))
+    write_output(Path(path), to_bytes(weights, metadata={"class_names": json.dumps(list(class_names))}))
 
 
 def export_onnx(
-    network: AggregatedClassifier, objects: Tensor, path: Path, *, groups: bool = False,
+    network: AggregatedClassifier, objects: Tensor, path: str | Path, *, groups: bool = False,
     class_names: Sequence[str] = (), origin: str = "",
 ) -> float:  # fmt: skip
     """Write `network` as ONNX and compare it with PyTorch on `objects`.
@@ -54,7 +54,7 @@ def export_onnx(
     inputs = replicate(objects, network.fold) if groups else objects
     assert isinstance(inputs, Tensor)
     inputs = inputs.contiguous()
-    path = resolve_output(path)
+    path = resolve_output(Path(path))
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is not a file; expected the name of a file to write the model to")
     path.parent.mkdir(parents=True, exist_ok=True)
