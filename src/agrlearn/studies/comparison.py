@@ -66,7 +66,7 @@ def _cells(line: Line) -> tuple[str, ...]:
     return (
         f"*{line.name}*" if line.kind == "context" else line.name,
         *(METRICS[name].mean_text(line.scores[name]) for name in _SHOWN),
-        difference.interval_text(100) if shown else "", f"{line.p:.3f}" if shown else "",
+        difference.interval_text(100) if shown else "", chance_text(line.p).removeprefix("p ").removeprefix("= ") if shown else "",
         "" if line.multiply_adds is None else f"{line.multiply_adds:,.0f}", f"{line.seconds:.1f}",
     )  # fmt: skip
 

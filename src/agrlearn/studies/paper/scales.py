@@ -42,8 +42,9 @@ SMALL = Scale(
     "median of the last 5 epochs instead of 10.",
     text_by_sgd="networks of full size, 40 epochs instead of 400, the learning rate's steps at the same shares of "
     "them, the median of the last 5 epochs instead of 10.",
-    beyond="digits: the small CNN of the demo. Tables: the perceptron and the recipe of `agrlearn compare`, with a "
-    "quarter of the rows held out. CIFAR-10: ResNet-18 as in the table of little data.",
+    beyond="digits: the small CNN of the demo, joined by channels. Tables: the perceptron and the recipe of `agrlearn "
+    "compare`, with a quarter of the rows held out. CIFAR-10: ResNet-18 as in the table of little data, but joined "
+    "after block 4.",
 )
 MEDIUM = Scale("medium", images=_SMALL_IMAGES.format("30 epochs"))
 PAPER = Scale(
