@@ -128,8 +128,8 @@ def _by_difficulty(found: Lines) -> str:
     text = (
         f"The default errs less than the ordinary network on {fewer} tables and more on {more}; over the tables, the t "
         f"test of the logarithms of the ratios has p = {p:.3f}, and Wilcoxon's p = {p_of_ranks:.3f}. It gains where "
-        "few errors are left. The limit between the two was drawn afterwards; that noise takes the gain was known before "
-        "([why](../docs/why-groups-help.md)).\n"
+        "few errors are left. The limit between the two was drawn afterwards; that noise takes the gain was known "
+        "before ([why](../docs/why-groups-help.md)).\n"
     )
     rows = [
         (name, str(len(ratios)), f"{statistics.geometric_mean(ratios):.3f}")

@@ -61,12 +61,12 @@ class Comparison:
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    difference = line.differences["error"]
-    shown = line.kind != "ordinary" and difference.runs > 1
+    difference, apart = line.differences["error"], ("", "")
+    if line.kind != "ordinary" and difference.runs > 1:
+        apart = difference.interval_text(100), chance_text(line.p).removeprefix("p ").removeprefix("= ")
     return (
         f"*{line.name}*" if line.kind == "context" else line.name,
-        *(METRICS[name].mean_text(line.scores[name]) for name in _SHOWN),
-        difference.interval_text(100) if shown else "", chance_text(line.p).removeprefix("p ").removeprefix("= ") if shown else "",
+        *(METRICS[name].mean_text(line.scores[name]) for name in _SHOWN), *apart,
         "" if line.multiply_adds is None else f"{line.multiply_adds:,.0f}", f"{line.seconds:.1f}",
     )  # fmt: skip
 
