@@ -84,6 +84,7 @@ def test_a_table_has_all_seeds_that_are_done_however_few_are_asked_for(tmp_path)
     [
         (("table9",), "table9"),
         (("table1", "--cells", "fold 3"), "no cell matches fold 3"),
+        (("table1", "--cells", "fold 2", "fold 9"), "no cell matches fold 9"),
         (("table1", "--seeds", "0"), "at least 1"),
         (("table1", "--workers", "0"), "at least 1"),
         (("table1", "--scale", "huge"), "huge"),

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 from agrlearn.networks.conversion.scores import Path
 
+NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
+
 
 @dataclass(frozen=True)
 class Reading:

@@ -8,15 +8,19 @@ from torch import Tensor, nn
 
 from agrlearn.errors import ConversionError, look_up
 from agrlearn.grouping import Objects, count_objects, map_objects
-from agrlearn.networks.conversion.class_layer import ClassLayer, Reading, is_linear
+from agrlearn.networks.conversion.class_layer import NORMALISATIONS, ClassLayer, Reading, is_linear
+from agrlearn.networks.conversion.class_layer_refusals import (
+    at_every_position,
+    no_class_layer,
+    refuse_multi_label,
+    single_score,
+)  # fmt: skip
 from agrlearn.networks.conversion.examples import differ_more, explain_failure
 from agrlearn.networks.conversion.recording import Call, record
 from agrlearn.networks.conversion.scores import Path, is_end, is_sigmoid, number_positions, read_positions, same
-from agrlearn.networks.conversion.tracing import FAILURES, Flow, tensors_in
+from agrlearn.networks.conversion.tracing import FAILURES, Flow
 from agrlearn.networks.conversion.trial import train_mode
 from agrlearn.seeding import generator
-
-_NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,14 @@ def find_class_layer(
     Args:
         linear: consider only linear layers and 1×1 convolutions, and of these a single one.
     """
-    _refuse_multi_label(getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification")
+    refuse_multi_label(getattr(getattr(model, "config", None), "problem_type", None) == "multi_label_classification")
     layers = {key: module for key, module in model.named_modules() if _has_weights(module, linear)}
     if len(layers) > 1 or linear:
         layers.pop("", None)  # unless the model is a class layer and nothing else
     if name is not None:
         kind = "linear layer of the model" if linear else "layer of the model with weights"
         layers = {name: look_up(layers, name, kind)}
-    search = _Search(model, objects, layers, named=name is not None)
+    search = Search(model, objects, layers, named=name is not None)
     found = search.class_layers()
     if len(found) > 1 and name is None:
         names = " and ".join(dict.fromkeys(match.call.name for match in found))
@@ -53,10 +57,12 @@ def find_class_layer(
     if name is not None:
         return search.named(name)
     unusual = None if linear else search.added() or search.followed_by_more()
-    return unusual or search.give_up(linear=linear)
+    if unusual is None:
+        raise no_class_layer(search, linear=linear)
+    return unusual
 
 
-class _Search:
+class Search:
     """A model, what its layers made of the example, and what it returned."""
 
     def __init__(self, model: nn.Module, objects: Objects, layers: dict[str, nn.Module], *, named: bool) -> None:
@@ -128,7 +134,7 @@ class _Search:
             return None
         follows = other.flatten(1) if picked is None else other[torch.arange(self.count, device=made.device), picked]
         ends = is_end(follows, scores)
-        _refuse_multi_label((ends and changed.sigmoid) or is_sigmoid(follows, scores))
+        refuse_multi_label((ends and changed.sigmoid) or is_sigmoid(follows, scores))
         if not ends:
             return None
         if picked is None and flow.touches(scores):
@@ -192,13 +198,13 @@ class _Search:
         if is_linear(layer) or self.named_one:
             return False
         before = (other.flat for other in self.calls if other.name != made.name and other.flat.shape == made.flat.shape)
-        return isinstance(layer, _NORMALISATIONS) or any(torch.equal(flat, made.read_flat) for flat in before)
+        return isinstance(layer, NORMALISATIONS) or any(torch.equal(flat, made.read_flat) for flat in before)
 
     def named(self, name: str) -> ClassLayer:
         """The layer that the user names, though the model's scores are not its output."""
         made = next((made for made in reversed(self.calls) if made.flat.shape[1] == max(made.made.shape[1:])), None)
         if made is None and self.calls:
-            raise self._at_every_position(self.calls[-1])
+            raise at_every_position(self.calls[-1])
         if made is None:
             ran = "does not run" if self.ran.get(name, 0) == 0 else "reads or makes no single Tensor with objects first"
             raise ConversionError(f"{name} {ran} in a pass of the example; name another layer with classifier=")
@@ -214,7 +220,7 @@ class _Search:
         made = match.call
         scores = self.scores[match.path] if match.picks else made.flat
         if scores.shape[1] < 2:
-            raise _single_score(made.name)
+            raise single_score(made.name)
         distributes = bool((scores >= 0).all()) and torch.allclose(scores.sum(dim=1), torch.ones_like(scores[:, 0]))
         if distributes:
             raise ConversionError(
@@ -309,51 +315,6 @@ class _Search:
         # So far apart, scores are only within these limits if they are probabilities.
         return not bool(((changed >= 0) & (changed <= 1)).all()) and not same(changed, self.scores[path])
 
-    def give_up(self, *, linear: bool) -> ClassLayer:
-        """Say why there is no class layer, and what to name."""
-        if self.makes_one_score:
-            raise _single_score("the model")
-        if not self.scores:
-            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_in(self.returned)) or "no Tensor"
-            raise ConversionError(
-                f"the model returns {type(self.returned).__name__} ({shapes}) without class scores of shape (objects, "
-                f"classes), so {'no linear layer or 1×1 convolution' if linear else 'no layer'} is seen to make them; "
-                "name the one that does with classifier="
-            )
-        widths = {scores.shape[1] for scores in self.scores.values()}
-        fitting = [made for made in self.calls if made.flat.shape[1] in widths]
-        # A container makes what its last layer makes: the layer itself is meant.
-        names = list(dict.fromkeys(made.name for made in fitting))
-        names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
-        names = [name for name in names if not isinstance(self.layers[name], _NORMALISATIONS)]
-        if len(names) == 1:
-            [key] = names
-            raise ConversionError(
-                f"the model's class scores are not the output of {key}, nor its softmax or log-softmax; heads know "
-                f"nothing of what the model does behind {key}: put it into the layer, as a factor into its weights, or "
-                f"pass classifier={key!r} to leave it out"
-            )
-        if names:
-            raise ConversionError(
-                f"the model's class scores are not the output of one layer: {' and '.join(names)} each make some, as "
-                "with a head for distillation; name the one to keep with classifier=, and the others are left out"
-            )
-        positions = [made for made in self.calls if made.made.ndim > 2 and widths & set(made.made.shape[1:])]
-        if positions:
-            raise self._at_every_position(positions[-1])
-        tried = ", ".join(list(dict.fromkeys(self.ran))[-3:]) or "none ran"
-        kind = "linear layer or 1×1 convolution" if linear else "layer"
-        raise ConversionError(
-            f"no {kind} makes the model's class scores (the last of them: {tried}); put what makes them into a module "
-            "of its own, or name the layer that does with classifier="
-        )
-
-    def _at_every_position(self, made: Call) -> ConversionError:
-        return ConversionError(
-            f"{made.name} runs at every position of an object and makes {tuple(made.made.shape)}, so it does not make "
-            f"the class scores alone; let the model pool the positions, or pick one, before {made.name}"
-        )
-
 
 def _another(made: Call, scale: float = 1) -> Tensor:
     """Something else for a call to give."""
@@ -364,18 +325,3 @@ def _has_weights(module: nn.Module, linear: bool) -> bool:
     if isinstance(module, torch.jit.ScriptModule):
         return False
     return is_linear(module) if linear else next(module.parameters(), None) is not None
-
-
-def _refuse_multi_label(wrong: bool) -> None:
-    if wrong:
-        raise ConversionError(
-            "the model ends in a sigmoid, or is configured for several labels an object (multi-label), but heads are "
-            "softmax layers that choose one class; take the sigmoid off if each object has one label"
-        )
-
-
-def _single_score(name: str) -> ConversionError:
-    return ConversionError(
-        f"{name} makes a single score, but heads are softmax layers over at least two classes; give the model one "
-        "score for each class, or name the layer that makes them with classifier="
-    )

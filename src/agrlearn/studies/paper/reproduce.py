@@ -34,14 +34,16 @@ def choose_rows(names: Sequence[str], scale: str, patterns: Sequence[str] = ()) 
             raise RecipeError(f"{name} has no {scale} scale; the experiments that do are: {', '.join(there)}")
     chosen = list(there) if ALL in names else names
     rows = {name: look_up({**there, ALL: None}, name, "experiment").rows(kind) for name in chosen}  # type: ignore[union-attr]
-    kept = {
+    everything = [row for found in rows.values() for row in found]
+    for pattern in patterns:
+        if not any(_matches(row, pattern) for row in everything):
+            known = "; ".join(dict.fromkeys(row.label for row in everything))
+            blocks = "; ".join(dict.fromkeys(row.block for row in everything))
+            raise RecipeError(f"no cell matches {pattern}; there are, in the blocks {blocks}: {known}")
+    return {
         name: [row for row in found if not patterns or any(_matches(row, pattern) for pattern in patterns)]
         for name, found in rows.items()
     }
-    if not any(kept.values()):
-        known = ", ".join(dict.fromkeys(row.label for found in rows.values() for row in found))
-        raise RecipeError(f"no cell matches {' or '.join(patterns)}; there are: {known}")
-    return kept
 
 
 def missing_data(jobs: Iterable[Job]) -> dict[str, str]:
