@@ -16,6 +16,7 @@ from agrlearn.information.bounds import BOUNDS
 from agrlearn.information.critics import Critic, VectorGroups
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import build_network
+from agrlearn.prediction.predict import predict
 from agrlearn.training import loop
 from agrlearn.training.loop import fit
 from agrlearn.training.recipe import Recipe
@@ -168,3 +169,12 @@ def test_a_critic_of_ones_own_is_trained_along_and_belongs_to_the_run(vectors, m
         fit(make_mlp(2), vectors, recipe, run_dir=tmp_path / "run")
     with pytest.raises(RecipeError, match="alpha above 0"):
         fit(make_mlp(2), vectors, Recipe(), critic=critic)
+
+
+@pytest.mark.parametrize("precise", [torch.float64, torch.float32])
+def test_objects_and_networks_of_two_precisions_train_and_predict(precise):
+    objects, labels = torch.rand(12, 4, dtype=torch.float64), torch.arange(12) % 3
+    network = build_network("mlp", object_shape=(4,), num_classes=3, fold=2).to(precise)
+    fit(network, LabelledSet.of(objects.float() if precise == torch.float64 else objects, labels), Recipe(epochs=1))
+    assert network.weight.dtype == precise
+    assert predict(network, objects).isfinite().all()

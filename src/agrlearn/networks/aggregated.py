@@ -117,14 +117,17 @@ class AggregatedClassifier(nn.Module):
         return t + self.noise * drawn.to(t.device)
 
     def to_device(self, objects: Objects) -> Objects:
-        """Objects on the network's device, and fractions in its precision where that is another than single."""
+        """Objects on the network's device, and fractions in its precision."""
         # That of the first layers, since a head may have a precision of its own.
         weight = next((parameter for parameter in self.parameters() if parameter.is_floating_point()), self.weight)
-        # As Fabric does in training, which hands a network of single precision its objects as they are.
-        precision = None if weight.dtype == torch.float32 else weight.dtype
-        return map_objects(
-            lambda tensor: tensor.to(weight.device, precision if tensor.is_floating_point() else None), objects
-        )
+        single = weight.dtype == torch.float32
+
+        def move(tensor: Tensor) -> Tensor:
+            # Mixed precision hands a network of single precision what is in half precision.
+            other = tensor.dtype == torch.float64 if single else tensor.is_floating_point()
+            return tensor.to(weight.device, weight.dtype if other else None)
+
+        return map_objects(move, objects)
 
     def heads(self, t: Tensor) -> Tensor:
         """Logits of every slot's label: (groups, features) -> (groups, fold, classes)."""

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from agrlearn.data.batches import batches, explain_lost_workers
 from agrlearn.data.labelled import LabelledSet, check_range
 from agrlearn.data.pairs import checked_dataset
-from agrlearn.grouping import GroupBatchSampler, Objects, group, map_objects
+from agrlearn.grouping import GroupBatchSampler, Objects, group
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.catalogue import save
 from agrlearn.ranks import any_rank, explain_lost_ranks, on_rank_zero, synchronized_batch_norm
@@ -184,7 +184,7 @@ def _train(
                 with seeded(seeds[state.step], engine.device, restore=not exact):
                     if augment is not None:
                         objects = augment(objects, generator(*keys, _AUGMENTATION, *own))
-                    groups = group(map_objects(lambda tensor: tensor.to(engine.device), objects), network.fold)
+                    groups = group(network.to_device(objects), network.fold)
                     mixture = None
                     if recipe.mixup > 0:
                         mixture = mix_groups(
@@ -214,7 +214,7 @@ def _train(
                 if stopped:
                     raise KeyboardInterrupt
             if state.average is not None and state.epoch + 1 == recipe.epochs:
-                use_average(state, module, _one_more_epoch(train_set, sampler, recipe, engine, augment, workers, own))
+                use_average(state, module, _one_more_epoch(network, train_set, sampler, recipe, augment, workers, own))
                 more = time.perf_counter() - started
                 state.seconds, state.epoch_seconds = before + more, earlier + more
             seconds = state.epoch_seconds
@@ -236,17 +236,17 @@ def _train(
 
 
 def _one_more_epoch(
-    train_set: Dataset, sampler: GroupBatchSampler, recipe: Recipe, engine: Fabric, augment: Augment | None,
-    workers: int, own: tuple[int, ...],
+    network: AggregatedClassifier, train_set: Dataset, sampler: GroupBatchSampler, recipe: Recipe,
+    augment: Augment | None, workers: int, own: tuple[int, ...],
 ) -> Iterator[Objects]:  # fmt: skip
     """Batches of groups as the epoch after the last would have them."""
     sampler.set_epoch(recipe.epochs)
-    seed_torch(derive_seed(recipe.seed, recipe.epochs, *own), engine.device)
+    seed_torch(derive_seed(recipe.seed, recipe.epochs, *own), network.weight.device)
     for step, batch in enumerate(batches(train_set, sampler, workers=workers)):
         objects = batch.objects
         if augment is not None:
             objects = augment(objects, generator(recipe.seed, recipe.epochs, step, _AUGMENTATION, *own))
-        yield group(map_objects(lambda tensor: tensor.to(engine.device), objects), sampler.fold)
+        yield group(network.to_device(objects), sampler.fold)
 
 
 def _agree(due: bool, stopped: bool, step: int, engine: Fabric) -> tuple[bool, bool]:
