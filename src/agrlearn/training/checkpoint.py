@@ -109,10 +109,15 @@ class RunDirectory:
                 f"(agrlearn train --epochs {found.recipe.epochs}); or use another run directory"
             )
         if differences := _differences(found.model_dump(mode="json"), wanted.model_dump(mode="json")):
+            if apart_from_length(wanted, found) == found and wanted.recipe.epochs > found.recipe.epochs:
+                raise RunError(
+                    f"{self.path} is this run with {found.recipe.epochs} epochs; pass more_epochs=True to train it "
+                    "longer, or use another run directory"
+                )
             more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise RunError(
                 f"{self.path} belongs to another run ({'; '.join(differences[:3])}{more}): use another run directory, "
-                "or start this one over (agrlearn train --fresh)"
+                "or start this one over (delete the directory, or agrlearn train --fresh)"
             )
 
     def close(self) -> None:
