@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
+from torch.utils.checkpoint import checkpoint
 
 from agrlearn import aggregate, predict, single
 from agrlearn.errors import ConversionError
 from agrlearn.grouping import group, replicate
+from agrlearn.networks.conversion.before_class_layer import difference_of
 from tests.networks import odd
 
 
@@ -127,6 +129,48 @@ def test_a_forward_that_is_a_method_of_its_module_is_copied_with_it():
     network(group(odd.vectors(), 2)).sum().backward()
     assert model.second.weight.grad is None
     assert network.shared.model.second.weight.grad is not None
+
+
+class ForSomeClasses(odd.Odd):
+    def __init__(self, mask):
+        super().__init__()
+        self.register_buffer("unseen", torch.tensor([False, False, True, True, True]))
+        self.mask = mask
+
+    def forward(self, x):
+        return self.out(self.features(x)).masked_fill(self.unseen, self.mask)
+
+
+@pytest.mark.parametrize("mask", [-1e9, -torch.inf])
+def test_a_mask_that_is_the_same_for_all_objects_is_kept_and_hides_no_difference(mask):
+    model, objects = ForSomeClasses(mask).eval(), odd.vectors()
+    network = aggregate(model, 2, objects, verbose=False).eval()
+    torch.testing.assert_close(network(replicate(objects, 2))[:, 0], model(objects))
+    assert network.conversion.difference < 1e-5
+    scores = model(objects)
+    assert difference_of(scores[:, None] + 0.1 * (scores > -1e4)[:, None], scores) > 0.01
+
+
+def test_a_checkpoint_around_the_class_layer_and_what_follows_is_refused():
+    class Checkpointed(odd.Odd):
+        def scores(self, x):
+            return 3 * self.out(self.features(x)).tanh()
+
+        def forward(self, x):
+            return checkpoint(self.scores, x, use_reentrant=False)
+
+    with pytest.raises(ConversionError, match=r"behind out in training .* a checkpoint is around both"):
+        aggregate(Checkpointed(), 2, odd.vectors(), verbose=False)
+
+
+def test_autocast_within_the_model_is_refused_with_where_to_put_it():
+    class OwnPrecision(odd.Odd):
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.float16):
+                return self.out(self.features(x)).float()
+
+    with pytest.raises(ConversionError, match=r"take torch.autocast out of the model's forward"):
+        aggregate(OwnPrecision(), 2, odd.vectors(), verbose=False)
 
 
 class OnlyParameters(nn.Module):

@@ -1,6 +1,5 @@
 """aggregate(): a classifier that somebody else wrote becomes one that classifies groups."""
 
-import math
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,21 +12,18 @@ from agrlearn.grouping import TOKEN_TYPES, Objects, count_objects, first_tensor,
 from agrlearn.modes import evaluating, view
 from agrlearn.networks.aggregated import AggregatedClassifier
 from agrlearn.networks.conversion.arguments import check_example, check_options, module_name, original_module
-from agrlearn.networks.conversion.class_layer import ClassLayer, is_linear
-from agrlearn.networks.conversion.class_layer_search import find_class_layer
+from agrlearn.networks.conversion.before_class_layer import join_last_features
 from agrlearn.networks.conversion.classifier import take_off_classifier
 from agrlearn.networks.conversion.examples import at_least, vary_for
 from agrlearn.networks.conversion.influence import is_slot_blind, refuse_unread_slots, slot_influence
 from agrlearn.networks.conversion.joining import Body
-from agrlearn.networks.conversion.last_features import ClassHead, LastFeatures, changes_input
-from agrlearn.networks.conversion.splitting import placeholder_of, rest_behind
-from agrlearn.networks.conversion.tracing import FAILURES, arguments, brief, copied
+from agrlearn.networks.conversion.tracing import FAILURES, arguments, copied
 from agrlearn.networks.conversion.trial import buffers_kept
 from agrlearn.networks.conversion.widening import add_slot_noise, widened_weights
 from agrlearn.networks.conversion.within import FirstPiece, SecondPiece, WholeModel
 from agrlearn.networks.cost import count_multiply_adds
 from agrlearn.networks.joins import JOINS
-from agrlearn.seeding import generator, keep_streams, seeded
+from agrlearn.seeding import generator, keep_streams
 
 INPUT = "input"
 """What `at` is called before the first layer."""
@@ -161,7 +157,11 @@ def aggregate(
                     )
             with evaluating(draft.modules()), buffers_kept(draft):
                 objects = vary_for(draft, objects)
-                network, conversion = _join_last_features(draft, objects, fold, join, classifier, noise)
+                network, layer, difference = join_last_features(draft, objects, fold, join, classifier, noise)
+            conversion = Conversion(
+                fold=fold, join=join, at=None, classifier=layer.name or "the model", left_out=layer.left_out,
+                slot_blind=True, difference=difference,
+            )  # fmt: skip
             for module in {*network.modules()} - {*draft.modules()}:
                 module.training = model.training
             _take_modes_by_name(network, model)
@@ -197,57 +197,6 @@ def _costs(model: nn.Module, network: AggregatedClassifier, objects: Objects) ->
     except FAILURES:  # models that compare objects, as by the statistics of a batch, take no single one
         of_two = count(map_objects(lambda tensor: tensor[:2], objects))
         return of_two[0] // 2, of_two[1] // 2
-
-
-def _join_last_features(
-    model: nn.Module, objects: Objects, fold: int, join: str, classifier: str | None, noise: float
-) -> tuple[AggregatedClassifier, Conversion]:
-    """The simple way: the model runs on each object as it is, and the slots are pooled before its class layer."""
-    layer = find_class_layer(model, objects, classifier)
-    shared = LastFeatures(model, layer)
-    shared.changes_input = changes_input(model, objects)
-    first, readings = shared.layers()[0], layer.readings
-    if layer.made is not None:
-        shared.rest = _rest_of(model, first, layer, layer.made, objects)
-    plain = len(readings) == len(readings[0].shape) == 1 and is_linear(first) and readings[0].keyword is None
-    network = AggregatedClassifier(
-        nn.Identity(), features=sum(math.prod(reading.shape) for reading in readings), fold=fold,
-        num_classes=layer.scores.shape[1], join=join, shared=shared, noise=noise,
-        head=first if plain and shared.rest is None else ClassHead(shared),
-    ).eval()  # fmt: skip
-    network.slot_blind = True
-    try:
-        # Under the seed of the search, for dropout that is always on.
-        with torch.no_grad(), seeded(0, layer.scores.device):
-            answers = network.heads(network.bottleneck_from(replicate(shared(objects), fold)))
-    except FAILURES as error:
-        raise ConversionError(
-            f"{layer.name} cannot run on joined features alone ({brief(error)}); name the layer that makes the class "
-            "scores with classifier=, or pass at= to join elsewhere"
-        ) from error
-    difference = float((answers - layer.scores[:, None]).abs().max() / layer.scores.abs().max().clamp(min=1.0))
-    if not difference <= max(1e-4, 4 * torch.finfo(layer.scores.dtype).eps):
-        raise ConversionError(
-            f"{layer.name} makes other scores ({difference:.2g} of the largest) of the same features when it runs "
-            "again, as when it draws random numbers or reads more than one tensor; name the layer behind that with "
-            "classifier=, or pass at= to join elsewhere"
-        )
-    conversion = Conversion(
-        fold=fold, join=join, at=None, classifier=layer.name or "the model", left_out=layer.left_out,
-        slot_blind=network.slot_blind, difference=difference,
-    )  # fmt: skip
-    return network, conversion
-
-
-def _rest_of(model: nn.Module, at: nn.Module, layer: ClassLayer, made: Tensor, objects: Objects) -> SecondPiece:
-    """What the model does behind its class layer."""
-    try:
-        return rest_behind(model, at, made, placeholder_of(objects), layer.path)
-    except FAILURES as error:
-        raise ConversionError(
-            f"the model cannot go on behind {layer.name} with joined features ({brief(error)}); put what it does there "
-            f"into the layer, as a factor into its weights, or pass classifier={layer.name!r} to leave it out"
-        ) from error
 
 
 def _join_within(
