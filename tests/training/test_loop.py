@@ -10,7 +10,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from agrlearn.data.labelled import LabelledSet
-from agrlearn.errors import DataError, RecipeError, RunError, ShapeError
+from agrlearn.errors import DataError, RecipeError, RunError, ShapeError, TrainingError
 from agrlearn.evaluation.evaluate import evaluate
 from agrlearn.information.bounds import BOUNDS
 from agrlearn.information.critics import Critic, VectorGroups
@@ -178,3 +178,9 @@ def test_objects_and_networks_of_two_precisions_train_and_predict(precise):
     fit(network, LabelledSet.of(objects.float() if precise == torch.float64 else objects, labels), Recipe(epochs=1))
     assert network.weight.dtype == precise
     assert predict(network, objects).isfinite().all()
+
+
+def test_a_network_without_anything_that_learns_is_refused():
+    network = build_network("mlp", object_shape=(4,), num_classes=3, fold=2).requires_grad_(False)
+    with pytest.raises(TrainingError, match="all parameters of the network are frozen"):
+        fit(network, LabelledSet.of(torch.rand(12, 4), torch.arange(12) % 3), Recipe(epochs=1))

@@ -27,6 +27,8 @@ def check_fit(
     """Refuse what does not fit together; the arguments are those of `fit`."""
     if not torch.is_grad_enabled():
         raise TrainingError("fit was called under torch.no_grad() or inference_mode(), where nothing can be learned")
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise TrainingError("all parameters of the network are frozen; set requires_grad of those that shall learn")
     if isinstance(train_set, LabelledSet):
         check_class_count(train_set)
         classes = train_set.num_classes
