@@ -298,7 +298,7 @@ def test_more_epochs_go_on_with_a_run_and_a_default_does_not(table, tmp_path, ca
     command = ("train", table, "--run-dir", tmp_path / "run", "--no-report")
     assert call(*command, "--epochs", 2) == 0
     assert call(*command) == 2
-    assert "its epochs is 2, not 60" in capsys.readouterr().err
+    assert "is this run with 2 epochs, not 60" in capsys.readouterr().err
     with pytest.warns(AgrLearnWarning, match="goes on from epoch 2 to 4"):
         assert call(*command, "--epochs", 4) == 0
     assert [record.epoch for record in Run.open(tmp_path / "run").records] == [1, 2, 3, 4]
