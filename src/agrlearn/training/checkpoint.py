@@ -110,10 +110,11 @@ class RunDirectory:
             )
         if differences := _differences(found.model_dump(mode="json"), wanted.model_dump(mode="json")):
             if apart_from_length(wanted, found) == found and wanted.recipe.epochs > found.recipe.epochs:
+                epochs = wanted.recipe.epochs
                 raise RunError(
-                    f"{self.path} is this run with {found.recipe.epochs} epochs, not {wanted.recipe.epochs}; to train it "
-                    f"longer, name its epochs (agrlearn train --epochs {wanted.recipe.epochs}) or pass more_epochs=True "
-                    "to fit; or use another run directory"
+                    f"{self.path} is this run with {found.recipe.epochs} epochs, not {epochs}; to train it longer, name "
+                    f"its epochs (agrlearn train --epochs {epochs}) or pass more_epochs=True to fit; or use another run "
+                    "directory"
                 )
             more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise RunError(
