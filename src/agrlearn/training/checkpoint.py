@@ -112,9 +112,9 @@ class RunDirectory:
             if apart_from_length(wanted, found) == found and wanted.recipe.epochs > found.recipe.epochs:
                 epochs = wanted.recipe.epochs
                 raise RunError(
-                    f"{self.path} is this run with {found.recipe.epochs} epochs, not {epochs}; to train it longer, name "
-                    f"its epochs (agrlearn train --epochs {epochs}) or pass more_epochs=True to fit; or use another run "
-                    "directory"
+                    f"{self.path} is this run with {found.recipe.epochs} epochs, not {epochs}; to train it longer, "
+                    f"name its epochs (agrlearn train --epochs {epochs}) or pass more_epochs=True to fit; or use "
+                    "another run directory"
                 )
             more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise RunError(
