@@ -113,8 +113,8 @@ class RunDirectory:
                 epochs = wanted.recipe.epochs
                 raise RunError(
                     f"{self.path} is this run with {found.recipe.epochs} epochs, not {epochs}; to train it longer, "
-                    f"name its epochs (agrlearn train --epochs {epochs}) or pass more_epochs=True to fit; or use "
-                    "another run directory"
+                    f"name its epochs (agrlearn train --epochs {epochs}) or pass more_epochs=True to fit; or start it "
+                    "over (--fresh), or use another run directory"
                 )
             more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise RunError(
