@@ -52,10 +52,9 @@ def _refuse_captured(model: nn.Module) -> None:
     """Refuse functions that hold on to a part of the model: a copy of the model would run and change that part."""
     parts = set(model.modules())
     for name, module in model.named_modules():
-        hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-        found = {"a hook": any(_captures(hook, parts) for hook in hooks)}
-        found["the forward"] = _captures(vars(module).get("forward"), parts)
-        for what in (key for key, captures in found.items() if captures):
+        functions = {"the forward": [vars(module).get("forward")]}
+        functions["a hook"] = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+        for what in (kind for kind, held in functions.items() if any(_captures(each, parts) for each in held)):
             raise ConversionError(
                 f"{what} of {name or 'the model'} is a function that holds on to a part of the model, or is compiled, "
                 "and a copy of the model would go on to use that part; make it a method of the module, or aggregate "

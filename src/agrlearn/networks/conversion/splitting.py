@@ -40,13 +40,14 @@ def rest_behind(model: nn.Module, at: nn.Module, made: Tensor, placeholder: Obje
     if reads_again(rest, made):
         raise ValueError("it reads again there what it computed before")
     usual = _layers_run(rest, later, made)
-    own = [buffer for module in {*rest.modules()} - {*model.modules()} for buffer in module.buffers(recurse=False)]
-    before = [buffer.clone() for buffer in own]
+    containers = {*rest.modules()} - {*model.modules()}
+    buffers = [
+        (module, name, held.clone()) for module in containers for name, held in module.named_buffers(recurse=False)
+    ]
     with train_mode(rest):
         if not _layers_run(rest, later, made) <= usual:
             raise ValueError("it runs other layers in train mode, such as a head of its own")
-        now = [buffer for module in {*rest.modules()} - {*model.modules()} for buffer in module.buffers(recurse=False)]
-        if not all(map(torch.equal, now, before)):
+        if not all(torch.equal(module.get_buffer(name), before) for module, name, before in buffers):
             raise ValueError("it has a buffer that changes in train mode, outside of a layer of its own")
     _take_off_unused(rest, model, lambda: rest(made))
     return rest
